@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from types import SimpleNamespace
 from typing import Any, Final
 
 import torch
@@ -88,15 +87,18 @@ def wrapped(root: nn.Module) -> Iterator[tuple[nn.Module, str, nn.Module]]:
     within: set[int] = set()
     for holder in root.modules():
         for at, module in holder._modules.items() if id(holder) not in within else ():
-            held = isinstance(holder, HOLDERS) and at == INSERTED and module is not None
-            changed = held and ("parametrizations" in module._modules or not _multiplies(module))
-            if module is not None and (changed or type(module).__module__.startswith("peft.")):
+            if module is None:
+                continue
+            changed = "parametrizations" in module._modules or not _multiplies(module)
+            held = isinstance(holder, HOLDERS) and at == INSERTED
+            if type(module).__module__.startswith("peft.") or (held and changed):
                 within |= {id(one) for one in module.modules()}
                 yield holder, at, module
 
 
 def _path(lens: nn.Module, module: nn.Module) -> str:
-    names = {one: name for name, one in getattr(lens, "original_model", lens).named_modules()}
+    model: nn.Module = getattr(lens, "original_model", lens)
+    names: dict[nn.Module, str] = {one: name for name, one in model.named_modules()}
     return names.get(module, "a layer").replace(f".{INSERTED}", "")
 
 
@@ -115,7 +117,7 @@ def _multiplies(module: nn.Module) -> bool:
 def _plain(module: nn.Module) -> nn.Module | None:
     """A plain layer that computes what ``module`` does in evaluation mode; None where none does."""
     kinds = [kind for kind in (nn.Embedding, nn.Linear, Conv1D) if isinstance(module, kind)]
-    own = [_with(kind(1, 1), module) for kind in kinds]
+    own = [_with(kind, module.weight, getattr(module, "bias", None)) for kind in kinds]
     if own and _multiplies(module):  # by a weight that torch's parametrizations compute
         return own[0]
     tensors = [one for one in (*module.parameters(), *module.buffers()) if one.is_floating_point()]
@@ -134,28 +136,30 @@ def _plain(module: nn.Module) -> nn.Module | None:
         with suppress(Exception):
             if (_function(one)(x) - y).abs().le(bound).all():
                 return one
-    layer: nn.Module = nn.Embedding(1, 1) if is_table else nn.Linear(1, 1)
-    bias: Tensor | None = None
+    kind: Any
+    bias = None
     if is_table:
         scales = (getattr(one, "embed_scale", None) for one in module.modules())
         weight = y / next((scale for scale in scales if scale is not None), 1.0)
-        computed = f(x.flip(0)[None])[0].flip(0)
+        kind, computed = nn.Embedding, f(x.flip(0)[None])[0].flip(0)
     else:
         shift = f(torch.zeros_like(x[:1, :1]))[0, 0]
-        weight = (f(torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)[None])[0] - shift).mT
-        computed = x @ weight.mT + shift
+        weight = f(torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)[None])[0] - shift
+        kind, computed = Conv1D, x @ weight + shift
         if getattr(module, "bias", None) is not None or shift.any():
             bias = shift.to(tensors[0].dtype)
-        if any(isinstance(one, Conv1D) for one in inner):
-            layer, weight = Conv1D(1, 1), weight.mT
-    layer = _with(layer, SimpleNamespace(weight=weight.to(tensors[0].dtype), bias=bias))
-    return layer if (computed - y).abs().le(bound).all() else None
+        if not any(isinstance(one, Conv1D) for one in inner):
+            kind, weight = nn.Linear, weight.mT
+    if not (computed - y).abs().le(bound).all():
+        return None
+    return _with(kind, weight.to(tensors[0].dtype), bias)
 
 
-def _with(layer: nn.Module, weights: Any) -> nn.Module:
-    layer._parameters.update(weight=weights.weight, bias=getattr(weights, "bias", None))
-    vars(layer)["nf"] = weights.weight.shape[-1]  # of a Conv1D
-    return layer
+def _with(kind: Any, weight: Any, bias: Any) -> nn.Module:
+    layer: Any = kind(1, 1)
+    layer._parameters.update(weight=weight, bias=bias)
+    layer.nf = weight.shape[-1]  # of a Conv1D
+    return layer  # type: ignore[no-any-return]
 
 
 def _function(module: nn.Module) -> Callable[[Tensor], Tensor]:
@@ -170,4 +174,4 @@ def _function(module: nn.Module) -> Callable[[Tensor], Tensor]:
                 del hooks[key]
     own = (*module.named_parameters(), *module.named_buffers())
     state = {name: one.double() if one.is_floating_point() else one for name, one in own}
-    return lambda x: functional_call(twin, state, (x,))  # type: ignore[no-any-return]
+    return lambda x: functional_call(twin, state, (x,))

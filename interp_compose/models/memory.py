@@ -15,8 +15,6 @@ from interp_compose.models.decoder import SmallDecoder
 from interp_compose.models.lens_model import LensModel
 
 MAX_BATCH = 64
-OF_ADAPTERS = ("scaling", "active_adapters", "disable_adapters", "merged_adapters")
-"""What decides which of peft's adapters act, and how much."""
 
 
 def fitting_batch(model: LensModel, streams: int, longest: int, most: int = MAX_BATCH) -> int:
@@ -102,11 +100,17 @@ def _settings(model: LensModel) -> dict[str, Any]:
         return {}
     settings: dict[str, Any] = config.to_dict()
     parts: Any = lens.named_modules()  # type: ignore[union-attr]
-    adapters = {
-        name: {key: getattr(part, key, None) for key in OF_ADAPTERS}
+    keys = ("scaling", "active_adapters", "disable_adapters", "merged_adapters")
+    states = {
+        name: [getattr(part, key, None) for key in keys]
         for name, part in parts
-        if type(part).__module__.startswith("peft.") or isinstance(vars(part).get("scaling"), dict)
+        if _is_adapter(part)
     }
     names = ("_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype")
     settings = {key: value for key, value in settings.items() if key not in names}
-    return settings | ({"adapters": adapters} if adapters else {})
+    return settings | ({"states of adapters": states} if states else {})
+
+
+def _is_adapter(part: Any) -> bool:
+    """Whether a module is one of peft's, or keeps the scale of each adapter in a dictionary."""
+    return type(part).__module__.startswith("peft.") or isinstance(vars(part).get("scaling"), dict)

@@ -52,8 +52,9 @@ def save_pretrained(model: LensModel, folder: str | Path) -> Path:
     ``from_pretrained(folder)`` of transformers reads it (``AutoModelForCausalLM``,
     ``AutoModelForSeq2SeqLM``, ``AutoModelForMaskedLM``, or ``AutoModel`` for an encoder without a
     head), ``AutoTokenizer`` its tokenizer if it has one, and :func:`.load.load_model` both. What
-    was loaded and not changed has every weight bit for bit. What a folder of sentence-transformers
-    states about its embedding is written as well.
+    was loaded and not changed has every weight bit for bit; adapters and reparametrised layers are
+    merged, and a warning says so. What a folder of sentence-transformers states about its embedding
+    is written as well.
 
     The folder gets its name once transformers has read it, on the CPU: every weight has to be the
     one written, and its logits (an encoder's hidden states, where there is no head) those of

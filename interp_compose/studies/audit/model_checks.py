@@ -158,11 +158,10 @@ def _neighbours(model: LensModel, tokens: Tensor) -> Outcome:
 def _weights(model: LensModel, tokens: Tensor) -> Outcome:
     """Of a projection times what it was given, but for a bias that is one for all positions; of
     W_E the rows of the tokens, but for the scale that some models give them."""
-    passed: dict[int, tuple[Tensor, Tensor]] = {}
+    passed: dict[int, Any] = {}
 
     def through(module: Any, given: tuple[Any, ...], output: Any) -> None:
-        if given and isinstance(given[0], Tensor) and isinstance(output, Tensor):
-            passed[id(module)] = given[0], output
+        passed[id(module)] = given[0] if given else None, output
 
     with ExitStack() as hooks:
         for part in model.lens.modules():
@@ -172,7 +171,7 @@ def _weights(model: LensModel, tokens: Tensor) -> Outcome:
     def found() -> Iterator[Outcome]:
         for one in weight_matrices(model, tuple(name for name in MATRICES if "W_pos" not in name)):
             given, output = passed.get(id(one.module), (None, None))
-            if given is None or output is None or output.shape[-1] not in one.weight.shape:
+            if given is None or output.shape[-1] not in one.weight.shape:
                 continue
             if given.is_floating_point():
                 expected = given @ one.weight.mT
