@@ -425,6 +425,8 @@ WORDS: Mapping[str, str] = {
     "Task": "a Task from load_task",
     "Any": "anything",
     "HasTest": "a task of ic.load_task",
+    "Keyed": "a mapping",
+    "Frame": "a DataFrame or another table",
 }
 KINDS: Mapping[str, str] = {"Int": "integers", "Float": "floats", "Bool": "booleans"}
 

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
 from numbers import Real
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from interp_compose._public import public
 from interp_compose.errors import DataFormatError, OptionError
 from interp_compose.tasks.rows import (
     Keys,
+    Row,
+    Source,
     cell,
     check_split,
-    is_text,
-    mapping_of,
     read_all,
     shown,
     tsv_rows,
@@ -59,7 +58,13 @@ class Pair:
         return words1 == words2[::-1] and words1 != words2
 
 
-KEYS = Keys(("text1", "text2", "score or label"), ("subset", "tree1", "tree2"))
+KEYS = Keys(
+    ("text1", "text2", "score or label"),
+    ("subset", "tree1", "tree2"),
+    no_texts=("score", "label"),
+)
+PairRow = Pair | Row
+"""What a study takes for a pair; of a list the third is a score."""
 
 
 @public
@@ -83,12 +88,14 @@ class PairTask(ShownTask):
 
 
 @public
-def read_pairs(source: str | Path | Iterable[Any]) -> tuple[Pair, ...]:
-    """Pairs from a ``.tsv`` file (with a header), a ``.jsonl`` file, or rows: ``Pair`` or mappings.
+def read_pairs(source: Source) -> tuple[Pair, ...]:
+    """Pairs from a ``.tsv`` file (with a header), a ``.jsonl`` file, or rows: a list, or a table of
+    pandas, polars, arrow or the hub.
 
     A row has ``text1``, ``text2`` and either ``score``, a finite number, or ``label``, 0 or 1;
     all rows of a list have the same of the two. It may have ``subset``, ``tree1`` and ``tree2``.
-    None and NaN (pandas' signs for nothing), and an empty cell of a TSV, count as absent.
+    Of a tuple the third is the score. None, NaN and pandas' NA, and an empty cell of a TSV, count
+    as absent.
 
     Raises:
         OptionError: a file that is neither ``.tsv`` nor ``.jsonl``.
@@ -144,7 +151,7 @@ def check_pairs(pairs: Sequence[Pair], *, where: Sequence[str]) -> None:
 def pair_from_text(cells: Mapping[str, str], where: str) -> Pair:
     """One row whose values are all text, as in a TSV; an empty cell counts as absent."""
     row: dict[str, Any] = {
-        key: cell for key, cell in cells.items() if cell != "" or key not in KEYS
+        key: cell for key, cell in cells.items() if cell != "" or key not in KEYS.names
     }
     if "score" in row:
         row["score"] = _parsed(row["score"])
@@ -155,30 +162,20 @@ def pair_from_text(cells: Mapping[str, str], where: str) -> Pair:
 
 def read_pair(row: Any, where: str) -> Pair:
     """One row; ``where`` names it in the ``DataFormatError`` that a bad one raises."""
-    if isinstance(row, Pair):
-        row = asdict(row)
-    row = mapping_of(
-        row, where, "a Pair (ic.load_pairs) or an object with text1, text2 and score or label"
-    )
-    KEYS.check(row, where)
-    given = {key: value for key, value in row.items() if not _absent(value)}
-    KEYS.check_texts(row, ("text1", "text2"), where)
-    for key in ("subset", "tree1", "tree2"):
-        if key in given and not is_text(given[key]):
-            raise DataFormatError(f"{where} has {cell(row, key)}; give a text, or leave it out")
-    if given.get("subset") in RESERVED_SUBSETS:
+    row = KEYS.row(row, where, "a Pair (ic.load_pairs)")
+    if row.get("subset") in RESERVED_SUBSETS:
         raise DataFormatError(
             f"{where} has {cell(row, 'subset')}; all pairs and the mirror pairs are measured "
             "anyway: give your subset another name"
         )
-    if "score" in given and "label" in given:
+    if "score" in row and "label" in row:
         raise DataFormatError(
             f"{where} has {cell(row, 'score')} and {cell(row, 'label')}; give one of the two"
         )
-    if "score" in given:
-        return Pair(**{**given, "score": _score(given["score"], where)})
-    if "label" in given:
-        return Pair(**{**given, "label": _label(given["label"], where)})
+    if "score" in row:
+        return Pair(**{**row, "score": _score(row["score"], where)})
+    if "label" in row:
+        return Pair(**{**row, "label": _label(row["label"], where)})
     raise DataFormatError(
         f"{where} has {cell(row, 'score')} and {cell(row, 'label')}; give a score (a finite "
         "number) or a label (0 or 1), or take the pair out"
@@ -186,10 +183,10 @@ def read_pair(row: Any, where: str) -> Pair:
 
 
 def _score(value: Any, where: str) -> float:
-    if not isinstance(value, bool) and isinstance(value, Real):
+    if not isinstance(value, bool) and isinstance(value, Real | Decimal):
         try:
             number = float(value)
-        except OverflowError:  # an integer beyond the largest float
+        except (OverflowError, ValueError):  # beyond the largest float; a signalling NaN
             number = math.inf
         if math.isfinite(number):
             return number
@@ -199,8 +196,8 @@ def _score(value: Any, where: str) -> float:
 
 
 def _label(value: Any, where: str) -> int:
-    if isinstance(value, Real | np.bool_) and value in (0, 1):
-        return int(value)  # type: ignore[arg-type]
+    if isinstance(value, Real) and value in (0, 1):
+        return int(bool(value))
     raise DataFormatError(f"{where} has {shown(value)} as its label; give 0, or 1 for a paraphrase")
 
 
@@ -211,7 +208,3 @@ def _parsed(text: str) -> float | str:
     except ValueError:
         return text
     return number if math.isfinite(number) and "_" not in text else text
-
-
-def _absent(value: Any) -> bool:
-    return value is None or (isinstance(value, Real) and bool(value != value))

@@ -1,4 +1,5 @@
-"""Rows of a file, each with the number of its line: JSON lines and tab-separated columns.
+"""Rows as people have them: tables, lists, JSON lines and tab-separated columns; what is bad is
+named by the number of its row or line.
 
 And what tasks say of rows and files that are not as expected.
 """
@@ -9,9 +10,10 @@ import gzip
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from interp_compose.errors import (
     DataFormatError,
@@ -24,6 +26,27 @@ from interp_compose.errors import (
 from interp_compose.runs.files import json_value
 
 T = TypeVar("T")
+
+
+@runtime_checkable
+class Keyed(Protocol):
+    """A mapping, or a row of pandas or of a database."""
+
+    def keys(self) -> Any: ...
+
+
+@runtime_checkable
+class Frame(Protocol):
+    """A table of pandas, polars, arrow or another library that speaks Arrow's interface."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
+Row = Keyed | Sequence[Any]
+"""By key, or in the order of the keys."""
+Tables = Frame | Mapping[Any, Any]
+"""The mapping has columns by name, as the hub's ``data[:9]`` has."""
+Source = str | Path | Iterable[Any] | Tables
 
 
 def jsonl_rows(path: Path, *, broken: list[InputError] | None = None) -> Iterator[tuple[int, Any]]:
@@ -49,14 +72,14 @@ def jsonl_rows(path: Path, *, broken: list[InputError] | None = None) -> Iterato
 
 
 def read_all(
-    source: str | Path | Iterable[Any],
+    source: Source,
     read: Callable[[Any, str], T],
     *,
     row: str = "row",
     first: int = 1,
 ) -> list[T]:
-    """What ``read`` makes of each row of a JSONL file, a list or a frame, given how messages name
-    it.
+    """What ``read`` makes of each row of a JSONL file, or of what :func:`rows_in` takes, given how
+    messages name it.
 
     Raises:
         MissingDataError: there is no such file.
@@ -66,8 +89,7 @@ def read_all(
     if isinstance(source, str | Path):
         rows, where = jsonl_rows(Path(source), broken=bad), f"{source}, line"
     else:
-        listed = source.to_dict("records") if hasattr(source, "to_dict") else source  # a frame
-        rows, where = enumerate(listed, start=first), row
+        rows, where = enumerate(rows_in(source), start=first), row
     out = []
     for number, one in rows:
         try:
@@ -77,6 +99,59 @@ def read_all(
     if bad:
         raise together(bad, len(out) + len(bad), f"{row}s", "correct them, or leave them out")
     return out
+
+
+def rows_in(data: Iterable[Any] | Tables) -> list[Any]:
+    """The rows of a table, of columns by name, or of any iterable, which is read once.
+
+    Raises:
+        DataFormatError: a table with two columns of one name or with several levels of names; a
+            mapping that is no columns of one length.
+    """
+    source: Any = data
+    if isinstance(source, Mapping):
+        columns = [one if hasattr(one, "column_names") else plain(one) for one in source.values()]
+        listed = all(isinstance(one, Sequence) and not isinstance(one, str) for one in columns)
+        if not listed or len({*map(len, columns)}) != 1:
+            raise DataFormatError(
+                f"the rows are a {type(source).__name__} of "
+                f"{', '.join(map(repr, source)) or 'nothing'}; expected a list of rows, a table, "
+                "or columns of one length: a single row goes into a list, and of several tables, "
+                "such as the splits of a DatasetDict, give one (data['test'])"
+            )
+        return [dict(zip(source, row, strict=True)) for row in zip(*columns, strict=True)]
+    names = getattr(source, "column_names", None) or getattr(source, "columns", ())
+    names = [*map(plain, names)] if isinstance(names, Iterable) else []  # or a method
+    twice = [name for name in names if names.count(name) > 1]
+    if twice or getattr(getattr(source, "columns", None), "nlevels", 1) > 1:
+        raise DataFormatError(
+            f"the table has {f'several columns named {twice[0]!r}' if twice else 'names in levels'}"
+            f": {', '.join(map(repr, names))}; expected names of one level, each once"
+        )
+    if hasattr(source, "iloc") and hasattr(source, "columns"):  # pandas' and its likes'
+        rows: list[Any] = source.to_dict("records")
+        return rows
+    for name in ("to_dicts", "to_pylist", "to_list"):  # polars', arrow's, the hub's; and columns
+        if hasattr(source, name):
+            return [*getattr(source, name)()]
+    if isinstance(source, Frame):
+        import pyarrow as pa
+
+        return rows_in(pa.table(source))
+    return list(source)
+
+
+def plain(value: Any, depth: int = 9) -> Any:
+    """A value, and those in it, in Python's own types; None for NaN, NaT and pandas' NA."""
+    for name in ("as_py", "tolist", "to_list"):  # arrow's; numpy's, pandas', torch's; polars'
+        if hasattr(value, name) and not isinstance(value, type):
+            with suppress(RuntimeError):  # a tensor without values is refused for what it is
+                value = getattr(value, name)()
+            break
+    if isinstance(value, list | tuple) and depth:
+        return [plain(one, depth - 1) for one in value]
+    nan = isinstance(value, float) and value != value
+    return None if nan or type(value).__name__ in ("NAType", "NaTType") else value
 
 
 def tsv_rows(
@@ -123,36 +198,63 @@ def tsv_rows(
 
 @dataclass(frozen=True)
 class Keys:
-    """The keys of a user's row: those that it needs ("score or label": one of them), and others."""
+    """The keys of a user's row: those that it needs ("score or label": one of them), and others;
+    all are texts but those of ``no_texts``."""
 
     needed: tuple[str, ...]
     optional: tuple[str, ...]
+    no_texts: tuple[str, ...]
 
     def __str__(self) -> str:
         return f"{', '.join(self.needed)} (and, if wanted, {', '.join(self.optional)})"
 
-    def __contains__(self, key: object) -> bool:
-        return any(key in one.split(" or ") for one in (*self.needed, *self.optional))
+    @property
+    def names(self) -> list[str]:
+        """All keys, in the order of a row that is a list."""
+        return [key for one in (*self.needed, *self.optional) for key in one.split(" or ")]
 
-    def check(self, row: Mapping[str, Any], where: str) -> None:
-        """``DataFormatError`` for keys of a row that are unknown; names those that it lacks too."""
-        unknown = [repr(key) for key in row if key not in self]
-        if not unknown:
-            return
-        lacking = [one for one in self.needed if not {*one.split(" or ")} & {*row}]
-        raise DataFormatError(
-            f"{where} has the unknown key{'s' * (len(unknown) > 1)} {', '.join(unknown)}"
-            f"{' and lacks ' if lacking else ''}{', '.join(lacking)}; the keys (columns) are {self}"
-        )
+    def row(self, row: Any, where: str, kind: str) -> dict[str, Any]:
+        """What a row has by its keys, as plain values, without what stands for nothing: of a
+        mapping or anything else with keys, of a dataclass's or a named tuple, or of a list in the
+        order of the keys.
 
-    def check_texts(self, row: Mapping[str, Any], keys: Sequence[str], where: str) -> None:
-        """``DataFormatError`` for what is no text at one of these keys."""
-        for key in keys:
-            if not is_text(row.get(key)):
-                names = f". The keys (columns) are {self}" if row.get(key) is None else ""
-                raise DataFormatError(
-                    f"{where} has {cell(row, key)}; give a text that is not blank{names}"
-                )
+        ``DataFormatError``, in which ``where`` names it, for anything else, for keys that are
+        unknown, with those that it lacks, and for what is no text.
+        """
+        names = getattr(getattr(row, "dtype", None), "names", None) or self.names  # of a record
+        if is_dataclass(row) and not isinstance(row, type):
+            row = {one.name: getattr(row, one.name) for one in fields(row)}
+        elif hasattr(row, "_asdict"):
+            row = row._asdict()
+        elif hasattr(row, "keys") and not isinstance(row, type):
+            row = {key: row[key] for key in row.keys()}  # noqa: SIM118  sqlite3's iterates values
+        elif isinstance(row := plain(row), list) and len(self.needed) <= len(row) <= len(names):
+            header = all(one in names for one in row)
+            row = row if header else dict(zip(names, row, strict=False))
+        if not isinstance(row, dict):
+            alone = "; a single row goes into a list" * isinstance(row, str)
+            fits = f"{kind}, ({', '.join(self.needed)}) or an object with these"
+            raise DataFormatError(f"{where} is {shown(row)}; expected {fits}{alone}")
+        if unknown := [key for key in map(plain, row) if key not in self.names]:
+            missing = [one for one in self.needed if not {*one.split(" or ")} & {*row}]
+            known = [key for one in missing for key in one.split(" or ")] or self.optional
+            near = filter(None, (did_you_mean(str(key).casefold(), known) for key in unknown))
+            raise DataFormatError(
+                f"{where} has the unknown key{'s' * (len(unknown) > 1)} "
+                f"{', '.join(map(repr, unknown))}{' and lacks ' if missing else ''}"
+                f"{', '.join(missing)}; the keys (columns) are {self}{next(near, '')}"
+            )
+        given = {key: plain(value) for key, value in row.items()}
+        given = {key: one for key, one in given.items() if one is not None}
+        for key in [key for key in self.names if key not in self.no_texts]:
+            needed, value = key in self.needed, given.get(key, "")
+            if not needed and isinstance(value, str) and not value:
+                given.pop(key, None)
+            elif not is_text(value):
+                remedy = " that is not blank" if needed else ", or leave it out"
+                more = "" if key in given else f". The keys (columns) are {self}"
+                raise DataFormatError(f"{where} has {cell(given, key)}; give a text{remedy}{more}")
+        return given
 
 
 def mapping_of(row: Any, where: str, expected: str) -> Mapping[str, Any]:
@@ -202,7 +304,7 @@ def cell(row: Mapping[str, Any], key: str) -> str:
 
 def shown(value: Any) -> str:
     """A value for messages, cut at 60 characters."""
-    text = repr(value)
+    text = repr(value).replace("\n", " ")
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

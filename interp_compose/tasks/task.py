@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 from interp_compose._public import public
 from interp_compose.errors import OptionError
-from interp_compose.tasks.rows import check_split
+from interp_compose.tasks.examples import ExampleRows, read_example
+from interp_compose.tasks.rows import check_split, read_all
 from interp_compose.tasks.shown_task import ShownTask
 from interp_compose.types import Example
 
@@ -16,9 +17,9 @@ SPLITS = ("train", "validation", "test")
 
 
 @public
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, init=False)
 class Task(ShownTask):
-    """Prompts and answers for one model.
+    """Prompts and answers for one model, each split from what :func:`read_examples` reads.
 
     ``template`` is the prompt around a text, ``'{} is called a "'``; ``report`` counts the data
     before and after every filter and names the sources. ``len`` counts the examples of all splits;
@@ -31,8 +32,22 @@ class Task(ShownTask):
     validation: tuple[Example, ...]
     test: tuple[Example, ...]
     report: Mapping[str, int | str | float]
-    labels: tuple[str, ...] = ()
+    labels: tuple[str, ...]
     """The answers of a classification, leading space included; none for other tasks."""
+
+    def __init__(
+        self,
+        name: str = "rows",
+        template: str = "{}",
+        train: ExampleRows = (),
+        validation: ExampleRows = (),
+        test: ExampleRows = (),
+        report: Mapping[str, int | str | float] | None = None,
+        labels: tuple[str, ...] = (),
+    ) -> None:
+        vars(self).update(name=name, template=template, report=report or {}, labels=labels)
+        for split, rows in zip(SPLITS, (train, validation, test), strict=True):
+            vars(self)[split] = tuple(read_all(rows, read_example, row=f"{split} row"))
 
     def __len__(self) -> int:
         return sum(len(self.split(name)) for name in SPLITS)

@@ -7,7 +7,7 @@ before the model reads it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +16,7 @@ from interp_compose._public import public
 from interp_compose.errors import DataFormatError, OptionError, SpanError
 from interp_compose.tasks.load import HasTokenizer
 from interp_compose.tasks.prompts import prompt_for
-from interp_compose.tasks.rows import Keys, cell, mapping_of, read_all, shown, unknown_task
+from interp_compose.tasks.rows import Keys, Row, Source, cell, read_all, shown, unknown_task
 from interp_compose.types import Span
 
 TASKS: Final = ("mini-idm", "anchors", "scan")
@@ -60,11 +60,12 @@ class TransplantPair:
         return self.target[slice(*self.target_span)]
 
 
-TEXTS: Final = ("source", "target", "expected", "answer")
 KEYS: Final = Keys(
     ("source", "source_span", "target", "target_span", "expected", "answer"),
     ("composed", "source_type", "target_type", "source_answer"),
+    no_texts=("source_span", "target_span"),
 )
+TransplantRow = TransplantPair | Row
 N_SCAN: Final = 400
 """Pairs of SCAN commands of each kind of phrase."""
 N_ANCHORS: Final = 1500
@@ -72,7 +73,7 @@ N_ANCHORS: Final = 1500
 EXPECTED: Final = "give [start, end], a character range of the prompt, end not included"
 
 
-def read_transplants(source: str | Path | Iterable[Any]) -> tuple[TransplantPair, ...]:
+def read_transplants(source: Source) -> tuple[TransplantPair, ...]:
     """Pairs from a JSONL file (UTF-8, one object a line, blank lines skipped) or from rows.
 
     A row has the fields of :class:`TransplantPair`.
@@ -100,25 +101,17 @@ def read_transplant(row: Any, where: str) -> TransplantPair:
 
 
 def _pair(row: Any, where: str) -> TransplantPair:
-    """The fields of a row, of their types; NaN and None stand for nothing."""
-    given = mapping_of(
-        row, where, "a TransplantPair (ic.load_transplants) or an object with its fields"
-    )
-    given = {key: one for key, one in given.items() if one is not None and one == one}
-    KEYS.check(given, where)
-    KEYS.check_texts(given, TEXTS, where)
-    for key in KEYS.optional:
-        if not isinstance(given.get(key, ""), str):
-            raise DataFormatError(f"{where} has {cell(given, key)}; give a text, or leave it out")
+    """The fields of a row, of their types."""
+    given = KEYS.row(row, where, "a TransplantPair (ic.load_transplants)")
     spans = {f"{side}_span": _span(given, side, where) for side in ("source", "target")}
     return TransplantPair(**{**given, **spans})
 
 
 def _span(row: Mapping[str, Any], side: str, where: str) -> Span:
     span = row.get(f"{side}_span")
-    if not isinstance(span, list | tuple) or [type(bound) for bound in span] != [int, int]:
+    if not isinstance(span, list) or [type(bound) for bound in span] != [int, int]:
         raise DataFormatError(f"{where} has {cell(row, f'{side}_span')}; {EXPECTED}")
-    return int(span[0]), int(span[1])
+    return span[0], span[1]
 
 
 def _check(pair: TransplantPair, where: str) -> None:

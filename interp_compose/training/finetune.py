@@ -30,6 +30,7 @@ from interp_compose.models.ready import check_ids, check_one_stack, check_prompt
 from interp_compose.models.weights import copy_model
 from interp_compose.runs.checkpoint import CheckpointFolder
 from interp_compose.runs.files import check_writable, locked, make_folder, named, remove_stale
+from interp_compose.tasks.examples import ExampleRows
 from interp_compose.tasks.task import Task
 from interp_compose.tensors import check_autocast
 from interp_compose.text.answers import answer_ids
@@ -66,7 +67,7 @@ class Finetuned(NamedTuple):
 @public
 def finetune(
     model: LensModel,
-    task: Task,
+    task: Task | ExampleRows,
     *,
     carma: CarmaConfig | None = None,
     config: TrainConfig | None = None,
@@ -82,7 +83,9 @@ def finetune(
 
     Args:
         model: from :func:`load_model`, a decoder in float32.
-        task: from :func:`load_task`; its validation split is what early stopping looks at.
+        task: from :func:`load_task`, or a :class:`Task` of rows of your own; its validation split
+            is what early stopping looks at. Or rows alone, as :func:`cap_curve` takes them: all are
+            trained on, and no accuracy is measured meanwhile.
         carma: None for plain fine-tuning.
         config: by default :meth:`TrainConfig.suggested` for the model's size.
         folder: where ``history.jsonl`` and the checkpoints go. A run that was killed, called again
@@ -111,6 +114,7 @@ def finetune(
     """
     if folder is not None:
         check_history(_folder(folder) / HISTORY)
+    task = task if isinstance(task, Task) else Task(train=task)
     unit = "word" if carma is None else carma.unit
     with _pythons_randomness_kept():
         train = encode_examples(model, task.split("train"), unit=unit, which="train")
@@ -318,7 +322,7 @@ def check_training(
     if config.patience is not None and not validation:
         raise InputError(
             f"patience={config.patience} looks at validation accuracy, and the task's validation "
-            "split is empty; give it one, or leave patience out."
+            "split is empty; give it one (ic.Task(train=…, validation=…)), or leave patience out."
         )
     if carma is None or carma.weight == 0:
         return

@@ -132,10 +132,10 @@ BAD: list[tuple[Any, str]] = [
     (GOOD | {"text2": ""}, "has '' as its text2; give a text that is not blank"),
     (GOOD | {"text1": 3}, "has 3 as its text1; give a text"),
     (GOOD | {"text1": ["a"]}, "has ['a'] as its text1; give a text"),
-    (GOOD | {"text1": float("nan")}, "has nan as its text1; give a text"),
+    (GOOD | {"text1": float("nan")}, "has no text1; give a text"),
     ({"text1": "a", "text2": "b"}, "has no score and no label; give a score (a finite number) or"),
     (GOOD | {"score": None}, "has no score and no label"),
-    (GOOD | {"score": float("nan")}, "has nan as its score and no label; give a score"),
+    (GOOD | {"score": float("nan")}, "has no score and no label; give a score"),
     (GOOD | {"score": float("inf")}, "has inf as its score; give a finite number"),
     (GOOD | {"score": -float("inf")}, "has -inf as its score; give a finite number"),
     (GOOD | {"score": 10**400}, "as its score; give a finite number"),
@@ -154,11 +154,11 @@ BAD: list[tuple[Any, str]] = [
     ({"a": "x", "b": "y"}, "has the unknown keys 'a', 'b' and lacks text1, text2, score or label"),
     (
         ["text1", "text2"],
-        "is ['text1', 'text2']; expected a Pair (ic.load_pairs) or an object with text1,",
+        "is ['text1', 'text2']; expected a Pair (ic.load_pairs), (text1, text2, score or label) or",
     ),
     (
         "text1",
-        "is 'text1'; expected a Pair (ic.load_pairs) or an object with text1, text2 and score",
+        "is 'text1'; expected a Pair (ic.load_pairs), (text1, text2, score or label) or an object",
     ),
     (None, "is None; expected a Pair"),
     (GOOD | {"subset": 5}, "has 5 as its subset; give a text, or leave it out"),
@@ -243,7 +243,7 @@ def test_other_kinds_of_file_are_refused(tmp_path: Path) -> None:
 
 
 def test_one_row_is_no_list_of_rows() -> None:
-    with pytest.raises(OptionError, match="source={.*} is a dict; expected a string or a path"):
+    with pytest.raises(DataFormatError, match="a dict of 'text1'.*a single row goes into a list"):
         read_pairs(GOOD)
 
 

@@ -51,7 +51,7 @@ BAD: list[tuple[Any, str]] = [
         r"unknown keys 'text', 'label' and lacks prompt, answer; .*if wanted, spans, tree, target",
     ),
     (["prompt", "answer"], r"expected an Example, \(prompt, answer\) or an object"),
-    (GOOD | {"tree": 5}, "5 as its tree; give a bracketing"),
+    (GOOD | {"tree": 5}, "5 as its tree; give a text, or leave it out"),
     (GOOD | {"spans": 5}, "5 as its spans; give a list"),
     (GOOD | {"spans": [[0, 99]]}, r"span \[0, 99\] in a prompt of 23 characters"),
     (GOOD | {"spans": [[2, 2]]}, r"span \[2, 2\]"),
@@ -97,5 +97,6 @@ def test_no_row_gets_through_unless_it_is_an_example(row: Any) -> None:
         (example,) = read_examples([row])
     except DataFormatError:
         return
-    assert (example.prompt, example.answer) == (row["prompt"], row["answer"])
+    texts = tuple(row[:2]) if isinstance(row, list) else (row["prompt"], row["answer"])
+    assert (example.prompt, example.answer) == texts
     assert all(0 <= low < high <= len(example.prompt) for low, high in example.spans or ())

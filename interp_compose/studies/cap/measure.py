@@ -65,10 +65,10 @@ def cap_curve(
 
     Args:
         model: from :func:`load_model`, in evaluation mode.
-        examples: a task (its test split), a DataFrame, or a list of :class:`Example`, of
-            dictionaries or of tuples (prompt, answer). Columns and keys are ``prompt`` and
-            ``answer``, the exact text that follows, its leading space included; where the unit
-            needs them, ``spans`` or ``tree`` (:func:`read_examples`).
+        examples: a task (its test split), a table of pandas, polars, arrow or the hub, or a list
+            of :class:`Example`, of dictionaries or of tuples (prompt, answer). Columns and keys are
+            ``prompt`` and ``answer``, the exact text that follows, its leading space included;
+            where the unit needs them, ``spans`` or ``tree`` (:func:`read_examples`).
         asked: every option.
 
     Returns:

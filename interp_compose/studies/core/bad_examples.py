@@ -18,6 +18,7 @@ from interp_compose.errors import (
     together,
 )
 from interp_compose.studies.core.options import OnBad
+from interp_compose.types import Example
 
 T = TypeVar("T")
 ALONE: Final = re.compile(r"\b(?:(example|pair) 0|(row) 1)\b")
@@ -80,7 +81,7 @@ def _problems(
         except InputError as problem:
             if ALONE.search(str(problem)) is None:
                 continue
-            line = getattr(row, "where", "")
+            line = row.where if isinstance(row, Example) else ""
             more = f" ({line})" if line else ""
             text = ALONE.sub(
                 lambda name: f"{name[1]} {place}{more}" if name[1] else f"row {place + 1}{more}",  # noqa: B023

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-import pandas as pd
-
 from interp_compose.studies.core.options import Options
+from interp_compose.tasks.rows import rows_in
 from interp_compose.tasks.task import Task
 
 Asked = TypeVar("Asked", bound=Options)
@@ -26,13 +25,11 @@ class HasTest(Protocol):
 
 
 def rows_of(data: Any, asked: Asked) -> tuple[Any, Asked]:
-    """The rows of a task's test split or of a frame, and the task's name and split for the figure's
-    title where none is given; other data as they are."""
-    if isinstance(data, pd.DataFrame):
-        return data.to_dict("records"), asked
-    if isinstance(data, HasTest):
+    """The rows of a task's test split, and the task's name and split for the figure's title where
+    none is given; or those of a table or a list."""
+    if isinstance(data, HasTest) and not hasattr(data, "columns"):  # as a frame may have any name
         return data.test, replace(asked, task=asked.task or f"{data.name} (test)")
-    return data, asked
+    return rows_in(data), asked
 
 
 def filtered_of(data: Any) -> str:

@@ -17,6 +17,7 @@ from interp_compose.studies.core.data import HasTest, filtered_of, rows_of
 from interp_compose.studies.core.keywords import with_keywords
 from interp_compose.studies.core.options import Options
 from interp_compose.studies.core.result import StudyResult
+from interp_compose.tasks.rows import Tables
 
 Data = TypeVar("Data")
 Asked = TypeVar("Asked", bound=Options)
@@ -82,7 +83,7 @@ class Study(Generic[Data, Asked, P, R]):
     def __call__(
         self,
         model: LensModel,
-        data: Data | HasTest | pd.DataFrame,
+        data: Data | HasTest | Tables,
         /,
         *args: P.args,
         **asked: P.kwargs,
@@ -96,7 +97,7 @@ def study(
     """Make a planning function ``(model, data, asked)`` the study's public function.
 
     Its keywords are the fields of ``options``, as with :func:`.keywords.keywords`; its data may be
-    a task or a frame as well (:mod:`.core.data`).
+    a task or a table as well (:mod:`.core.data`).
     """
 
     def decorate(
@@ -109,7 +110,7 @@ def study(
 
         (result,) = get_args(get_type_hints(plan)["return"])
         function = with_keywords(
-            measured, options, described=plan, returns=result, also=HasTest | pd.DataFrame
+            measured, options, described=plan, returns=result, also=HasTest | Tables
         )
         function.plan = plan  # type: ignore[attr-defined]
         return cast("Study[Data, Asked, P, R]", function)

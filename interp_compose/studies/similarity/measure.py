@@ -51,7 +51,7 @@ from interp_compose.studies.similarity.result import (
     subsets_of,
 )
 from interp_compose.tasks.load import load_pairs
-from interp_compose.tasks.pairs import Pair, read_pairs
+from interp_compose.tasks.pairs import Pair, PairRow, read_pairs
 from interp_compose.text.units import TokenizedPrompt, tokenize_prompts
 from interp_compose.types import Example
 
@@ -61,7 +61,7 @@ NEEDS = ("resume", "positions", "hidden")
 
 @study(SimilarityOptions)
 def similarity_curve(
-    model: LensModel, pairs: Iterable[Pair | Mapping[str, Any]], asked: SimilarityOptions
+    model: LensModel, pairs: Iterable[PairRow], asked: SimilarityOptions
 ) -> Plan[SimilarityCurve]:
     """Agreement with human judgements after pooling at each layer.
 
@@ -74,10 +74,10 @@ def similarity_curve(
 
     Args:
         model: from :func:`load_model`, in evaluation mode; an encoder or a decoder.
-        pairs: a task's, or dictionaries with ``text1``, ``text2``, and ``score`` or ``label``;
-            ``subset`` names a group to be measured on its own, ``tree1`` and ``tree2`` are
-            bracketings. Mirror pairs ("water body", "body water") always form a subset of their
-            own where there are three or more.
+        pairs: a task, a table or a list, of dictionaries with ``text1``, ``text2``, and ``score``
+            or ``label``, or of tuples (text1, text2, score); ``subset`` names a group to be
+            measured on its own, ``tree1`` and ``tree2`` are bracketings. Mirror pairs ("water
+            body", "body water") always form a subset of their own where there are three or more.
         asked: every option.
 
     Returns:
@@ -204,7 +204,7 @@ class PreparedPair:
 
 def prepare_pairs(
     model: LensModel,
-    pairs: Iterable[Pair | Mapping[str, Any]],
+    pairs: Iterable[PairRow],
     asked: SimilarityOptions,
 ) -> list[PreparedPair]:
     """Check the pairs, and tokenize and align every distinct text once.

@@ -48,7 +48,7 @@ from interp_compose.studies.transplant.pairs import (
 from interp_compose.studies.transplant.result import PAIRS, RUNS, Transplants
 from interp_compose.tasks.anchor_text import anchor_tokenizer
 from interp_compose.tasks.anchors import AnchorTask
-from interp_compose.tasks.transplants import TransplantPair, check_pairs, load_transplants
+from interp_compose.tasks.transplants import TransplantRow, check_pairs, load_transplants
 
 TARGET, COMPOSED = RUNS
 TEXTS: Final = (
@@ -67,7 +67,7 @@ TEXTS: Final = (
 @study(TransplantOptions)
 def transplant(
     model: LensModel,
-    pairs: Iterable[TransplantPair | Mapping[str, Any]],
+    pairs: Iterable[TransplantRow],
     asked: TransplantOptions,
 ) -> Plan[Transplants]:
     """Phrase transplants: a vector of one prompt's phrase in the place of another prompt's.
@@ -83,9 +83,9 @@ def transplant(
 
     Args:
         model: from :func:`load_model`, in evaluation mode.
-        pairs: from :func:`load_transplants`, or dictionaries with ``source``, ``source_span``,
-            ``target``, ``target_span``, ``expected``, ``answer`` and, where it is known,
-            ``composed`` and ``source_answer``.
+        pairs: from :func:`load_transplants`, or a table or a list, of dictionaries with
+            ``source``, ``source_span``, ``target``, ``target_span``, ``expected``, ``answer`` and,
+            where it is known, ``composed`` and ``source_answer``, or of tuples in this order.
         asked: every option.
 
     Returns:

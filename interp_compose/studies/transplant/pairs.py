@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,7 +24,7 @@ from interp_compose.models.lens_model import LensModel
 from interp_compose.studies.core.bad_examples import sound
 from interp_compose.studies.core.inputs import Batch, Prepared, prepare_all
 from interp_compose.studies.core.options import AnswerOptions, OnBad
-from interp_compose.tasks.transplants import TransplantPair, read_transplants
+from interp_compose.tasks.transplants import TransplantPair, TransplantRow, read_transplants
 from interp_compose.types import Example, Span
 
 Row = tuple[str, str, Span | None]
@@ -117,7 +117,7 @@ def runs_of(pairs: Sequence[PreparedPair], *, composed: bool = False) -> list[Ru
 
 def prepare_pairs(
     model: LensModel,
-    pairs: Iterable[TransplantPair | Mapping[str, Any]],
+    pairs: Iterable[TransplantRow],
     *,
     seed: int,
     controls: bool,
@@ -147,7 +147,7 @@ def prepare_pairs(
 
 def _prepared(
     model: LensModel,
-    pairs: Sequence[TransplantPair | Mapping[str, Any]],
+    pairs: Sequence[TransplantRow],
     *,
     several: bool,
 ) -> list[PreparedPair]:

@@ -18,6 +18,7 @@ from interp_compose.studies.watch.measures import OF_EXAMPLES, OF_PAIRS, OF_WEIG
 from interp_compose.studies.watch.options import WatchOptions
 from interp_compose.studies.watch.result import NAMES
 from interp_compose.studies.watch.watcher import Watcher
+from interp_compose.tasks.rows import rows_in
 
 
 @keywords(WatchOptions)
@@ -76,7 +77,7 @@ def watch(model: LensModel | nn.Module, asked: WatchOptions) -> Watcher:
         )
     read_once = {"examples": asked.examples, "pairs": asked.pairs}  # by several measures and models
     lists: dict[str, Any] = {
-        name: list(rows) for name, rows in read_once.items() if rows is not None
+        name: rows_in(rows) for name, rows in read_once.items() if rows is not None
     }
     return Watcher(model, replace(asked, **lists))
 

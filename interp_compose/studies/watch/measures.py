@@ -42,6 +42,7 @@ from interp_compose.studies.similarity.measure import similarity_curve
 from interp_compose.studies.similarity.options import SimilarityOptions
 from interp_compose.studies.similarity.result import ALL
 from interp_compose.studies.watch.options import WatchOptions
+from interp_compose.tasks.rows import rows_in
 
 EXACT: Final = 128
 """Smaller side up to which all eigenvalues cost no more than two looks."""
@@ -144,7 +145,7 @@ def _cap(model: LensModel, asked: WatchOptions) -> Measurement:
     """Accuracy after pooling at each layer (CARMA, section 5.1), and without pooling."""
     plan = plan_asked_less(
         model,
-        asked.examples or (),
+        rows_in(asked.examples or ()),
         CapOptions(layers=asked.layers, unit=asked.unit, pooling=asked.pooling, controls=False),
     )
 
@@ -176,7 +177,7 @@ def _leak(model: LensModel, asked: WatchOptions) -> Measurement:
     check_one_stack(model, "attention_leak of a watcher")
     layers = resolve_layers(asked.layers, model.n_layers)
     options = PromptOptions(unit=asked.unit)
-    items = prepare_asked_less(model, asked.examples or (), options, answered=False)
+    items = prepare_asked_less(model, rows_in(asked.examples or ()), options, answered=False)
     model.require("causal", "mask_attention")
     units = [item for item in items if _keys(item).any()]
     if not units:
@@ -236,7 +237,7 @@ def _agreement(model: LensModel, asked: WatchOptions) -> Measurement:
     """Correlation of cosines with people's judgements, texts pooled at each layer and untouched."""
     plan = similarity_curve.plan(
         model,
-        asked.pairs or (),
+        rows_in(asked.pairs or ()),
         SimilarityOptions(layers=asked.layers, pooling=asked.pooling, controls=False),
     )
 

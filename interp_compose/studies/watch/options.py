@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from interp_compose.studies.core.options import How, Layers
-from interp_compose.tasks.pairs import Pair
+from interp_compose.tasks.examples import ExampleRows
+from interp_compose.tasks.pairs import PairRow
+from interp_compose.tasks.rows import Tables
 from interp_compose.training.history import Tracker
-from interp_compose.types import Example
 
 MeasureName = Literal[
     "stable_rank",
@@ -42,9 +43,9 @@ class WatchOptions:
     matrices: Sequence[str] | None = None
     """Of which weights, by the names of :data:`~.weight_matrices.MATRICES`, heads merged; by
     default all matrices in blocks."""
-    examples: Iterable[Example | Mapping[str, Any]] | None = None
+    examples: ExampleRows | None = None
     """Prompts with their answers, such as some of a task's validation split."""
-    pairs: Iterable[Pair | Mapping[str, Any]] | None = None
+    pairs: Iterable[PairRow] | Tables | None = None
     """Judged pairs of texts, for "agreement"."""
     layers: Layers = None
     """Of "cap", "attention_leak" and "agreement": layers, or depths as floats from 0.0 to 1.0; all
