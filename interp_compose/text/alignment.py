@@ -17,8 +17,8 @@ from interp_compose.errors import AlignmentError, PromptError
 from interp_compose.types import Span
 
 _BLANK = np.array([chr(code).isspace() for code in range(0x3001)])  # there is no blank above U+3000
-_DROPPABLE = ("Mn", "Me", "Cc", "Cf")
-"""Unicode categories that a normaliser may drop without losing a word: accents and controls."""
+_ACCENTS, _CONTROLS = ("Mn", "Me"), ("Cc", "Cf")
+"""Unicode categories that a normaliser may drop without losing a word."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +82,9 @@ def group_tokens(
     *,
     spans: Sequence[Sequence[Span]] | None = None,
     first: int = 0,
-) -> Int[np.ndarray, "token"]:
-    """Number the units of each prompt by the tokens that fall into them; specials get -1.
+) -> tuple[Int[np.ndarray, "token"], Int[np.ndarray, "token 2"]]:
+    """Number the units of each prompt by the tokens that fall into them; specials get -1. And the
+    ``offsets``, each token with the characters of :func:`_covering`.
 
     A unit begins at every character that ``starts`` marks. Blanks at a token's edges do not
     count. A token that spans several units makes them one; so do tokens that share a character,
@@ -97,7 +98,7 @@ def group_tokens(
     """
     begin = offsets[:, 0] + axis.base[prompt_of]
     end = offsets[:, 1] + axis.base[prompt_of]
-    _refuse_uncovered(axis, begin, end, first)
+    begin, end = _covering(axis, starts, begin, end, first)
 
     wide = np.flatnonzero(~special & (begin < end))
     left, right = axis.next[begin[wide]], axis.previous[end[wide] - 1]
@@ -127,7 +128,8 @@ def group_tokens(
     closed = np.bincount(unit[right] + 1, minlength=n_units + 1)
     joined = np.cumsum(opened - closed)[:n_units] > 0  # unit u is one with unit u - 1
     merged = np.cumsum(~joined)
-    return _number(merged[unit[left]], joins, shown, special, prompt_of, axis, first)
+    groups = _number(merged[unit[left]], joins, shown, special, prompt_of, axis, first)
+    return groups, np.stack([begin, end], axis=1) - axis.base[prompt_of][:, None]
 
 
 def _number(
@@ -159,22 +161,44 @@ def _number(
     return groups
 
 
-def _refuse_uncovered(
-    axis: Axis, begin: Int[np.ndarray, "token"], end: Int[np.ndarray, "token"], first: int
-) -> None:
+def _covering(
+    axis: Axis,
+    starts: Bool[np.ndarray, "char"],
+    begin: Int[np.ndarray, "token"],
+    end: Int[np.ndarray, "token"],
+    first: int,
+) -> tuple[Int[np.ndarray, "token"], Int[np.ndarray, "token"]]:
+    """Where tokens begin and end, with the characters that a normaliser composes or drops.
+
+    An accent, or a letter that is composed with those before it (a jamo), belongs to the token
+    before it; a control character to the token before or after it in the same unit.
+    """
     size = axis.visible.size
     if end.size and (begin.min() < 0 or end.max() > size or np.any(begin > end)):
         raise AlignmentError("the tokenizer's offsets leave the text; use another tokenizer")
     depth = np.bincount(begin, minlength=size + 1) - np.bincount(end, minlength=size + 1)
-    for char in np.flatnonzero(axis.visible & (np.cumsum(depth)[:size] == 0)):
-        if not _may_vanish(axis.text, int(char)):
-            _refuse(axis, int(char), first, "is in no token")
+    with_left, with_right = np.zeros((2, size + 1), dtype=bool)  # with_right[i]: character i - 1
+    for char in np.flatnonzero(axis.visible & (np.cumsum(depth)[:size] == 0)).tolist():
+        composed = _is_composed(axis.text, char)
+        if not composed and unicodedata.category(axis.text[char]) not in _CONTROLS:
+            _refuse(axis, char, first, "is in no token")
+        if char and axis.visible[char - 1] and (composed or not starts[char]):
+            with_left[char] = True
+        elif char + 1 < size and axis.visible[char + 1] and not starts[char + 1]:
+            with_right[char + 1] = True
+    place = np.arange(size + 1)
+    right = np.minimum.accumulate(np.where(with_left, size, place)[::-1])[::-1]
+    left = np.maximum.accumulate(np.where(with_right, 0, place))
+    wide = begin < end
+    return np.where(wide, left[begin], begin), np.where(wide, right[end], end)
 
 
-def _may_vanish(text: str, char: int) -> bool:
-    """Whether a normaliser drops this character, or composes it with those before it."""
-    composed = (unicodedata.normalize("NFKC", text[max(char - k, 0) : char + 1]) for k in (1, 2))
-    return unicodedata.category(text[char]) in _DROPPABLE or any(len(c) == 1 for c in composed)
+def _is_composed(text: str, char: int) -> bool:
+    """Whether a normaliser composes this character with those before it; accents may be dropped."""
+    befores = (text[char - n : char + 1] for n in (1, 2) if n <= char)
+    return unicodedata.category(text[char]) in _ACCENTS or any(
+        len(unicodedata.normalize("NFKC", letter)) == 1 for letter in befores
+    )
 
 
 def _refuse(axis: Axis, char: int, first: int, problem: str) -> None:

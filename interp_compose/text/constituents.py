@@ -4,7 +4,8 @@ A constituent's *height* is 1 for a word with its tag, else one more than its hi
 Chosen are the *maximal* constituents, those not inside another one, that
 
 - are at most ``height`` high, and
-- have one of ``labels`` (the whole tree too, if its label is among them).
+- have one of ``labels`` (the whole tree too, if its label is among them), whatever function tags
+  and indices follow it: NP is the label of NP-SBJ-1 and NP=2 too, NP-SBJ of NP-SBJ-1.
 
 Either may be left out. With neither, the height is 3: on SST's binary trees these are phrases of
 two to four words, which hold 61 % of all words at 2.7 words each (height 2 makes pairs only, for
@@ -15,11 +16,11 @@ clause inside and short prepositional ones. A constituent of one word stays a wo
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from interp_compose.errors import AlignmentError, DataFormatError, OptionError
+from interp_compose.errors import AlignmentError, DataFormatError, OptionError, shortened, warn
 from interp_compose.types import Span
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def without_escapes(word: str) -> str:
 
 DEFAULT_HEIGHT = 3
 
+_LABEL = re.compile(r"\(\s*([^\s()]+)")
 _QUOTES = {"``": '"“„«', "''": '"”“»', '"': "“”„«»", "`": "'‘", "'": "’‘"}
 
 
@@ -120,7 +122,7 @@ def choose(
         node = ahead.pop()
         if isinstance(node, str):  # a leaf
             first += 1
-        elif (labels is None or node.label() in labels) and (
+        elif (labels is None or not labels.isdisjoint(label_names(node.label()))) and (
             height is None or node.height() - 1 <= height  # nltk counts a bare leaf as 1
         ):
             last = first + len(node.leaves())
@@ -130,6 +132,25 @@ def choose(
         else:
             ahead.extend(reversed(node))
     return chosen
+
+
+def label_names(label: str) -> list[str]:
+    """What a Penn label may be called, shortest first: NP, NP-SBJ, NP-SBJ-1. One that begins with
+    a hyphen (-LRB-) has no tags."""
+    tags = [] if label.startswith("-") else re.finditer("[-=|]", label)
+    return [*(label[: tag.start()] for tag in tags), label]
+
+
+def warn_of_absent(labels: frozenset[str] | None, trees: Iterable[str]) -> None:
+    """Name, in a warning, the labels asked for that none of these bracketings has."""
+    present = {tuple(label_names(one)) for tree in trees for one in re.findall(_LABEL, tree)}
+    absent = sorted((labels or frozenset()).difference(*present))
+    if absent:
+        named, own = (
+            ", ".join(map(repr, absent)),
+            ", ".join(sorted({names[0] for names in present})),
+        )
+        warn(shortened(f"labels: no tree has {named}, so it pools nothing; the trees have {own}"))
 
 
 def leaf_spans(words: Sequence[str], prompt: str) -> list[Span]:

@@ -152,7 +152,7 @@ def tokenize_prompts(
             starts = word_starts(axis.text, axis.visible)
             if unit == "constituent":
                 starts = alignment.blocks(axis, starts, spans[batch])
-        groups = alignment.group_tokens(
+        groups, offsets = alignment.group_tokens(
             axis,
             starts,
             encoded.offsets,
@@ -164,9 +164,7 @@ def tokenize_prompts(
         ends = np.cumsum(encoded.counts).tolist()
         for prompt, low, high in zip(axis.prompts, [0, *ends], ends, strict=False):
             out.append(
-                TokenizedPrompt(
-                    prompt, encoded.ids[low:high], groups[low:high], encoded.offsets[low:high]
-                )
+                TokenizedPrompt(prompt, encoded.ids[low:high], groups[low:high], offsets[low:high])
             )
     return out
 
@@ -231,7 +229,7 @@ def _constituents(
 
         prompts = [example.prompt for example in examples]
         return _some(parse_spans(prompts, parser, labels=labels, height=height), labels, height)
-    from interp_compose.text.constituents import tree_spans
+    from interp_compose.text.constituents import tree_spans, warn_of_absent
 
     spans = []
     for i, example in enumerate(examples):
@@ -244,7 +242,9 @@ def _constituents(
             spans.append(tree_spans(example.tree, example.prompt, labels=labels, height=height))
         except (AlignmentError, DataFormatError) as error:
             raise type(error)(f"example {i}: {error}") from error
-    return _some(spans, labels, height)
+    chosen = _some(spans, labels, height)
+    warn_of_absent(labels, (example.tree or "" for example in examples))
+    return chosen
 
 
 def _some(

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import spacy
 from hypothesis import HealthCheck, assume, example, given, settings, strategies as st
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
 from interp_compose.errors import AlignmentError
 from interp_compose.text.units import TokenizedPrompt, tokenize_prompts
@@ -226,3 +228,74 @@ def test_a_dropped_accent_or_control_character_is_no_loss(tokenizers: dict[str, 
 def test_text_that_leaves_no_token_is_refused(tokenizers: dict[str, Any]) -> None:
     with pytest.raises(AlignmentError, match=r"example 0: .* gives no token at all"):
         tokenize_prompts(tokenizers["wordpiece"], [Example("\u200b", "x")])
+
+
+NORMALISERS: dict[str, Any] = {
+    "NFC": normalizers.NFC(),
+    "NFKC": normalizers.NFKC(),
+    "NFD": normalizers.NFD(),
+    "NFKD": normalizers.NFKD(),
+    "no accents": normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()]),
+    "BERT": normalizers.BertNormalizer(),
+    "lower case": normalizers.Sequence([normalizers.Lowercase(), normalizers.NFC()]),
+    "none": normalizers.Sequence([]),
+}
+COMPOSED = [
+    "한국말 word",
+    "café ệ việt",
+    "שָׁלוֹם a",
+    "が かが",
+    "ﬁsh oﬀ",
+    "ﷺ a",
+    "ﻻ b",
+    "ｶﾞ b",
+    "İx ß",
+    "क्ष नि",
+]
+
+
+def letters_apart(normalizer: Any) -> Any:
+    """A tokenizer with a token for each letter that the normaliser leaves."""
+    backend = Tokenizer(models.WordLevel({"<unk>": 0}, unk_token="<unk>"))
+    backend.normalizer = normalizer
+    blanks, letters = pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split("", "isolated")
+    backend.pre_tokenizer = pre_tokenizers.Sequence([blanks, letters])
+    return PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>")
+
+
+@pytest.mark.parametrize("kind", NORMALISERS)
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_the_text_of_a_unit_is_its_word_whatever_composes_letters(kind: str, form: Any) -> None:
+    """Every character that is not blank is in the text of the one word that it is in."""
+    tokenizer = letters_apart(NORMALISERS[kind])
+    for one in COMPOSED[:-1] if kind == "no accents" else COMPOSED:  # which drops some vowels
+        text = unicodedata.normalize(form, one)
+        (prompt,) = tokenize_prompts(tokenizer, [text])
+        assert [prompt.group_text(i) for i in range(prompt.n_groups)] == text.split()
+        decoded = [text[low:high] for low, high in prompt.offsets.tolist()]
+        assert set("".join(decoded)) == set("".join(text.split()))
+
+
+def test_a_letter_that_is_composed_is_not_parted() -> None:
+    tokenizer = letters_apart(normalizers.NFC())
+    text = unicodedata.normalize("NFD", "≠b 각 a")  # for spaCy a word ends after the sign "="
+    (prompt,) = tokenize_prompts(tokenizer, [text])
+    assert [prompt.group_text(i) for i in range(3)] == text.split()
+    whole = Example(text, "", spans=((4, 7),))
+    (prompt,) = tokenize_prompts(tokenizer, [whole], unit="span")
+    assert prompt.group_text(2) == unicodedata.normalize("NFD", "각")
+    with pytest.raises(AlignmentError, match="an edge of a span cuts the token"):
+        tokenize_prompts(tokenizer, [Example(text, "", spans=((5, 7),))], unit="span")
+
+
+def test_controls_belong_to_their_unit() -> None:
+    tokenizer = letters_apart(normalizers.BertNormalizer())
+    text = "\u200bso\u00adft\u200b \u0301a b\u200b"
+    (prompt,) = tokenize_prompts(tokenizer, [text])
+    assert [prompt.group_text(i) for i in range(prompt.n_groups)] == text.split()
+
+
+def test_a_first_letter_that_is_lost_is_refused() -> None:
+    tokenizer = letters_apart(normalizers.Replace("q", ""))
+    with pytest.raises(AlignmentError, match="example 0: 'qa b', at character 0 of 'qa b', is in"):
+        tokenize_prompts(tokenizer, ["qa b"])

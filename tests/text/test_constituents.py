@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from nltk import Tree
 
-from interp_compose.errors import AlignmentError, DataFormatError, OptionError
+from interp_compose.errors import AlignmentError, DataFormatError, OptionError, SpanError
 from interp_compose.text.constituents import tree_spans
+from interp_compose.text.units import tokenize_prompts
+from interp_compose.types import Example
 
 SENTENCE = (
     "(S (NP (NP (DT the) (JJ old) (NN man)) (PP (IN of) (NP (DT the) (NN sea))))"
@@ -40,6 +44,54 @@ def test_labels_choose_the_outermost() -> None:
     assert texts(SENTENCE, PROMPT, labels=frozenset({"S", "NP"})) == [PROMPT]
     assert texts(SENTENCE, PROMPT, labels=frozenset({"QP"})) == []
     assert texts(SENTENCE, PROMPT, labels=np_only, height=2) == ["the old man", "the sea"]
+
+
+TAGGED = (
+    "(S (NP-SBJ-1 (DT the) (NN dog)) (VP (VBD saw) (NP=2 (DT a) (NN cat))"
+    " (ADVP|PRT (RB right) (RB up)) (NP-TMP (DT that) (NN day)) (-LRB- (x a) (x b))))"
+)
+TAGGED_PROMPT = "the dog saw a cat right up that day a b"
+
+
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [
+        ("NP", ["the dog", "a cat", "that day"]),
+        ("NP-SBJ", ["the dog"]),
+        ("NP-SBJ-1", ["the dog"]),
+        ("NP-TMP", ["that day"]),
+        ("NP=2", ["a cat"]),
+        ("ADVP", ["right up"]),
+        ("ADVP|PRT", ["right up"]),
+        ("-LRB-", ["a b"]),
+        ("N", []),
+        ("NP-SB", []),
+        ("PRT", []),
+        ("", []),
+        ("-", []),
+        ("-LRB", []),
+    ],
+)
+def test_a_label_is_that_of_its_tags_and_indices_too(label: str, expected: list[str]) -> None:
+    assert texts(TAGGED, TAGGED_PROMPT, labels=frozenset({label})) == expected
+
+
+def test_labels_that_no_tree_has_are_named(tokenizers: dict[str, Any]) -> None:
+    examples = [Example(TAGGED_PROMPT, "", tree=TAGGED), Example(PROMPT, "", tree=SENTENCE)]
+
+    def warned(*labels: str, trees: list[Example] = examples) -> list[str]:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            chosen = {"unit": "constituent", "labels": frozenset(labels)}
+            tokenize_prompts(tokenizers["bpe"], trees, **chosen)  # type: ignore[arg-type]
+        return [str(one.message) for one in told]
+
+    assert warned("NP", "NP-SBJ", "JJ") == []
+    (text,) = warned("np", "NP", "QP")
+    assert "no tree has 'QP', 'np', so it pools nothing; the trees have -LRB-, ., ADVP, " in text
+    assert len(warned("NP", *(f"label-{i:03}" for i in range(200)))[0]) <= 500
+    with pytest.raises(SpanError, match="choose no constituent"):
+        warned("QP")
 
 
 def test_a_constituent_of_one_word_is_a_word() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -77,7 +78,8 @@ def _problems(
     found = []
     for place, row in enumerate(rows):
         try:
-            prepared([row])
+            with warnings.catch_warnings(action="ignore"):  # which are of all rows together
+                prepared([row])
         except InputError as problem:
             if ALONE.search(str(problem)) is None:
                 continue
