@@ -3,7 +3,7 @@
     python -m tests.fuzz --calls 100000 --seed 0
 
 What may come of it: an answer, or an error of the library's own whose message has at most 500
-characters; of a study also before any work, which is to say before the model ran and before a file
+characters, or as many lines as rows are bad; of a study also before any work, which is to say before the model ran and before a file
 was written. A caller's own function that raises is the caller's.
 """
 
@@ -40,6 +40,7 @@ import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import torch
 from hypothesis import HealthCheck, Phase, seed, settings
 
@@ -696,6 +697,28 @@ def calls_of_numbers() -> Iterator[Call]:
     yield called(W.run.stream, name="init")
 
 
+def tables(kind: str) -> Iterator[Callable[[], Any]]:
+    """Rows of a kind in several forms."""
+
+    def rows() -> list[dict[str, Any]]:
+        if kind == "examples":
+            spans = [np.array([0, 1]), np.array([2, 3])]
+            return [
+                {"prompt": f"{one.prompt} x", "answer": one.answer, "spans": spans}
+                for one in W.examples
+            ]
+        if kind == "transplants":
+            found = [{**vars(one)} for one in W.transplants]
+            return [{key: one for key, one in row.items() if one} for row in found]
+        return [dict(row) for row in W.pairs]
+
+    yield lambda: [tuple(row.values()) for row in rows()]
+    yield lambda: pd.DataFrame(rows())
+    yield lambda: pd.DataFrame(rows()).convert_dtypes()
+    yield lambda: pa.Table.from_pandas(pd.DataFrame(rows()))
+    yield lambda: {key: [row[key] for row in rows()] for key in rows()[0]}
+
+
 def calls_of_data() -> Iterator[Call]:
     yield called(
         ic.AnchorTask,
@@ -737,6 +760,11 @@ def calls_of_data() -> Iterator[Call]:
     yield called(ic.PairTask("t", two, two, {}).split, name="train")
     yield called(ic.read_examples, source=lambda: W.jsonl)
     yield called(ic.read_examples, source=lambda: [{"prompt": "a b", "answer": "c"}])
+    for form in tables("examples"):
+        yield called(ic.read_examples, source=form)
+        yield called(ic.Task, name="t", train=form, test=form)
+    for form in tables("pairs"):
+        yield called(ic.read_pairs, source=form)
     yield called(ic.read_pairs, source=lambda: W.tsv)
     yield called(ic.read_pairs, source=lambda: [dict(row) for row in W.pairs])
     yield called(ic.load_pairs, name=lambda: W.tsv, data_dir=None)
@@ -897,6 +925,16 @@ def calls_of_studies() -> Iterator[Call]:
         **run,
         **STUDY,
     )
+    alone = {"model": lambda: W.model, **STUDY}
+    for form in tables("examples"):
+        yield called(ic.cap_curve, 2, examples=form, **alone)
+        yield called(ic.ablation_curve, 1, examples=form, what="mlp", layers=[0], **alone)
+        yield called(ic.finetune, 1, task=form, config=lambda: ic.TrainConfig(max_steps=1), **alone)
+        yield called(ic.watch, 2, measures=("cap",), examples=form, model=lambda: W.model)
+    for form in tables("pairs"):
+        yield called(ic.similarity_curve, 2, pairs=form, controls=False, **alone)
+    for form in tables("transplants"):
+        yield called(ic.transplant, 2, pairs=form, controls=False, **alone)
     yield called(
         ic.ablation_curve,
         12,
@@ -1324,6 +1362,10 @@ MADE: tuple[Callable[[], Any], ...] = (
     lambda: ["a " * 500],
     lambda: [{"prompt": "a b", "answer": "zzz"}],
     lambda: [{"text1": "a", "text2": "b", "label": 2}],
+    lambda: [("a b", pd.NA), ("a b", np.array(["c", "d"]))],
+    lambda: [{"prompt": "a b", "answer": "c", "spans": torch.eye(2).to_sparse()}],
+    lambda: pa.Table.from_arrays([pa.array(["x"])] * 2, names=["prompt", "prompt"]),
+    lambda: pa.chunked_array([["a b", None]]),
     lambda: ic.Pair("a", "b", 0.5),
     lambda: ic.TrainConfig(),
     lambda: ic.CarmaConfig(layers=(7, 9)),
@@ -1404,6 +1446,15 @@ def altered(value: Any, how: int) -> Any:
             lambda: value.assign(**{str(column): -1}),
             lambda: value.assign(**{str(column): ""}),
         ]
+        ways += [
+            lambda: value.assign(**{str(column): pd.NA}),
+            lambda: pd.concat([value, value], axis=1),
+            lambda: value.set_axis(pd.MultiIndex.from_product([["x"], value.columns]), axis=1),
+        ]
+    elif isinstance(value, pa.Table):
+        ways += [value.to_batches, value.to_reader, value.to_pydict, value.to_pandas]
+        ways += [lambda: value.slice(0, 0), lambda: value.select(value.column_names[1:])]
+        ways += [lambda: value.append_column(value.column_names[0], value.column(1))]
     elif isinstance(value, Mapping):
         first = next(iter(value), None)
         ways += [lambda: dict(list(value.items())[1:]), lambda: {**value, "more": 1}]
@@ -1506,7 +1557,7 @@ def attempt(call: Call, name: str, value: Any, tally: Tally) -> None:
     except InterpComposeError as refusal:
         outcome, error = "refused", refusal
         tally.longest = max(tally.longest, len(str(refusal)))
-        if len(str(refusal)) > 500:
+        if max(map(len, str(refusal).splitlines() or [""])) > 500:
             outcome = "LONG"
         elif call.study and isinstance(refusal, InputError) and worked():
             outcome = "LATE"

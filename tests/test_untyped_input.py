@@ -139,7 +139,7 @@ EXPECTED = {
     "keys of bytes": "OptionError: attention_leak: keys=b'cat' is a bytes; expected an integer or ",
     "half a draw": "OptionError: attention_leak: draws=1.5 is a float; expected an integer",
     "examples a name": "OptionError: cap_curve: examples='mini-idm' is a str; expected a sequence ",
-    "examples a dict": "DataFormatError: the rows are a dict of 'prompt', 'answer'; expected a list",
+    "examples a dict": "DataFormatError: rows are a dict ('prompt', 'answer'); expected a list",
     "a row of None": "DataFormatError: example 1 is None",
     "a row of text": "DataFormatError: example 1 is 'junk'",
     "a prompt of bytes": "OptionError: Example: prompt=b'x' is a bytes; expected a string",

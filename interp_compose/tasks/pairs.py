@@ -58,11 +58,7 @@ class Pair:
         return words1 == words2[::-1] and words1 != words2
 
 
-KEYS = Keys(
-    ("text1", "text2", "score or label"),
-    ("subset", "tree1", "tree2"),
-    no_texts=("score", "label"),
-)
+KEYS = Keys(("text1", "text2", "score or label"), ("subset", "tree1", "tree2"), ("score", "label"))
 PairRow = Pair | Row
 """What a study takes for a pair; of a list the third is a score."""
 
@@ -150,12 +146,10 @@ def check_pairs(pairs: Sequence[Pair], *, where: Sequence[str]) -> None:
 
 def pair_from_text(cells: Mapping[str, str], where: str) -> Pair:
     """One row whose values are all text, as in a TSV; an empty cell counts as absent."""
-    row: dict[str, Any] = {
-        key: cell for key, cell in cells.items() if cell != "" or key not in KEYS.names
-    }
-    if "score" in row:
+    row: dict[str, Any] = {key: cell or None for key, cell in cells.items()}
+    if row.get("score"):
         row["score"] = _parsed(row["score"])
-    if "label" in row:
+    if row.get("label"):
         row["label"] = {"0": 0, "1": 1}.get(row["label"], row["label"])
     return read_pair(row, where)
 

@@ -104,9 +104,8 @@ def read_all(
 def rows_in(data: Iterable[Any] | Tables) -> list[Any]:
     """The rows of a table, of columns by name, or of any iterable, which is read once.
 
-    Raises:
-        DataFormatError: a table with two columns of one name or with several levels of names; a
-            mapping that is no columns of one length.
+    ``DataFormatError`` for a table in which a name is that of several columns or has levels, and
+    for a mapping that is no columns of one length.
     """
     source: Any = data
     if isinstance(source, Mapping):
@@ -114,10 +113,9 @@ def rows_in(data: Iterable[Any] | Tables) -> list[Any]:
         listed = all(isinstance(one, Sequence) and not isinstance(one, str) for one in columns)
         if not listed or len({*map(len, columns)}) != 1:
             raise DataFormatError(
-                f"the rows are a {type(source).__name__} of "
-                f"{', '.join(map(repr, source)) or 'nothing'}; expected a list of rows, a table, "
-                "or columns of one length: a single row goes into a list, and of several tables, "
-                "such as the splits of a DatasetDict, give one (data['test'])"
+                f"rows are a {type(source).__name__} ({', '.join(map(repr, source))}); expected "
+                "a list of rows, a table, or columns of one length: a single row goes into a list, "
+                "and of several tables, such as those of a DatasetDict, give one (data['test'])"
             )
         return [dict(zip(source, row, strict=True)) for row in zip(*columns, strict=True)]
     names = getattr(source, "column_names", None) or getattr(source, "columns", ())
@@ -214,12 +212,11 @@ class Keys:
         return [key for one in (*self.needed, *self.optional) for key in one.split(" or ")]
 
     def row(self, row: Any, where: str, kind: str) -> dict[str, Any]:
-        """What a row has by its keys, as plain values, without what stands for nothing: of a
-        mapping or anything else with keys, of a dataclass's or a named tuple, or of a list in the
-        order of the keys.
+        """What a row has, as plain values, without what stands for nothing: a mapping or anything
+        else with keys, a dataclass's or a named tuple, or a list in the order of the keys.
 
-        ``DataFormatError``, in which ``where`` names it, for anything else, for keys that are
-        unknown, with those that it lacks, and for what is no text.
+        ``DataFormatError``, in which ``where`` names it, for anything else, for unknown keys, and
+        for what is no text where one is needed.
         """
         names = getattr(getattr(row, "dtype", None), "names", None) or self.names  # of a record
         if is_dataclass(row) and not isinstance(row, type):
@@ -244,13 +241,12 @@ class Keys:
                 f"{', '.join(map(repr, unknown))}{' and lacks ' if missing else ''}"
                 f"{', '.join(missing)}; the keys (columns) are {self}{next(near, '')}"
             )
-        given = {key: plain(value) for key, value in row.items()}
-        given = {key: one for key, one in given.items() if one is not None}
-        for key in [key for key in self.names if key not in self.no_texts]:
+        given = {k: one for k, value in row.items() if (one := plain(value)) is not None}
+        for key in self.names:
             needed, value = key in self.needed, given.get(key, "")
             if not needed and isinstance(value, str) and not value:
                 given.pop(key, None)
-            elif not is_text(value):
+            elif key not in self.no_texts and not is_text(value):
                 remedy = " that is not blank" if needed else ", or leave it out"
                 more = "" if key in given else f". The keys (columns) are {self}"
                 raise DataFormatError(f"{where} has {cell(given, key)}; give a text{remedy}{more}")

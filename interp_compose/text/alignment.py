@@ -168,37 +168,27 @@ def _covering(
     end: Int[np.ndarray, "token"],
     first: int,
 ) -> tuple[Int[np.ndarray, "token"], Int[np.ndarray, "token"]]:
-    """Where tokens begin and end, with the characters that a normaliser composes or drops.
-
-    An accent, or a letter that is composed with those before it (a jamo), belongs to the token
-    before it; a control character to the token before or after it in the same unit.
-    """
+    """Where tokens begin and end, with the characters that a normaliser composes or drops: accents
+    and what is composed with the letters before it (jamo) belong to the token before, a control
+    character to the token before or after it in its unit."""
     size = axis.visible.size
     if end.size and (begin.min() < 0 or end.max() > size or np.any(begin > end)):
         raise AlignmentError("the tokenizer's offsets leave the text; use another tokenizer")
     depth = np.bincount(begin, minlength=size + 1) - np.bincount(end, minlength=size + 1)
-    with_left, with_right = np.zeros((2, size + 1), dtype=bool)  # with_right[i]: character i - 1
+    left, joined = np.arange(size + 1), np.zeros(size + 1, dtype=bool)  # [char]: to the one before
     for char in np.flatnonzero(axis.visible & (np.cumsum(depth)[:size] == 0)).tolist():
-        composed = _is_composed(axis.text, char)
-        if not composed and unicodedata.category(axis.text[char]) not in _CONTROLS:
+        kind = unicodedata.category(axis.text[char])
+        letters = (axis.text[char - n : char + 1] for n in (1, 2) if n <= char)
+        composed = any(len(unicodedata.normalize("NFKC", letter)) == 1 for letter in letters)
+        if not composed and kind not in (*_ACCENTS, *_CONTROLS):
             _refuse(axis, char, first, "is in no token")
-        if char and axis.visible[char - 1] and (composed or not starts[char]):
-            with_left[char] = True
+        if char and axis.visible[char - 1] and (kind not in _CONTROLS or not starts[char]):
+            joined[char] = True
         elif char + 1 < size and axis.visible[char + 1] and not starts[char + 1]:
-            with_right[char + 1] = True
-    place = np.arange(size + 1)
-    right = np.minimum.accumulate(np.where(with_left, size, place)[::-1])[::-1]
-    left = np.maximum.accumulate(np.where(with_right, 0, place))
+            left[char + 1] = left[char]
+    right = np.minimum.accumulate(np.where(joined, size, np.arange(size + 1))[::-1])[::-1]
     wide = begin < end
     return np.where(wide, left[begin], begin), np.where(wide, right[end], end)
-
-
-def _is_composed(text: str, char: int) -> bool:
-    """Whether a normaliser composes this character with those before it; accents may be dropped."""
-    befores = (text[char - n : char + 1] for n in (1, 2) if n <= char)
-    return unicodedata.category(text[char]) in _ACCENTS or any(
-        len(unicodedata.normalize("NFKC", letter)) == 1 for letter in befores
-    )
 
 
 def _refuse(axis: Axis, char: int, first: int, problem: str) -> None:

@@ -143,14 +143,12 @@ def label_names(label: str) -> list[str]:
 
 def warn_of_absent(labels: frozenset[str] | None, trees: Iterable[str]) -> None:
     """Name, in a warning, the labels asked for that none of these bracketings has."""
-    present = {tuple(label_names(one)) for tree in trees for one in re.findall(_LABEL, tree)}
-    absent = sorted((labels or frozenset()).difference(*present))
-    if absent:
-        named, own = (
-            ", ".join(map(repr, absent)),
-            ", ".join(sorted({names[0] for names in present})),
+    present = {tuple(label_names(one)) for tree in trees for one in _LABEL.findall(tree)}
+    if absent := sorted((labels or frozenset()).difference(*present)):
+        have = (
+            f"so it pools nothing; the trees have {', '.join(sorted({one[0] for one in present}))}"
         )
-        warn(shortened(f"labels: no tree has {named}, so it pools nothing; the trees have {own}"))
+        warn(shortened(f"labels: no tree has {', '.join(map(repr, absent))}, {have}"))
 
 
 def leaf_spans(words: Sequence[str], prompt: str) -> list[Span]:

@@ -12,14 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from interp_compose.errors import MissingDataError, MissingPackageError, OptionError
-from interp_compose.text.constituents import (
-    check_choice,
-    choose,
-    leaf_spans,
-    leaves,
-    read_tree,
-    warn_of_absent,
-)
+from interp_compose.text.constituents import check_choice, choose, leaf_spans, leaves, read_tree
 from interp_compose.text.spacy_words import english
 from interp_compose.types import Span
 
@@ -143,7 +136,6 @@ def _by_benepar(
     with warnings.catch_warnings():  # harmless, from benepar's torch_struct
         warnings.filterwarnings("ignore", message=".*TreeCRF.* does not define `arg_constraints`")
         trees = list(parser.parse_sents(sentences))
-    warn_of_absent(labels, map(str, trees))
     out = []
     for doc, tree in zip(docs, trees, strict=True):
         word_spans = [(word.idx, word.idx + len(word)) for word in doc]
@@ -157,17 +149,15 @@ def _by_stanza(
     labels: frozenset[str] | None,
     height: int | None,
 ) -> list[tuple[Span, ...]]:
-    out, trees = [], []
+    out = []
     for text in texts:
         spans: list[Span] = []
         for sentence in pipeline(text).sentences:
             low, high = sentence.tokens[0].start_char, sentence.tokens[-1].end_char
-            trees.append(str(sentence.constituency))
-            tree = read_tree(trees[-1])
+            tree = read_tree(str(sentence.constituency))
             word_spans = [(low + a, low + b) for a, b in leaf_spans(leaves(tree), text[low:high])]
             spans.extend(_spans(tree, word_spans, labels, height))
         out.append(tuple(spans))
-    warn_of_absent(labels, trees)
     return out
 
 

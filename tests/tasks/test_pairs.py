@@ -243,7 +243,7 @@ def test_other_kinds_of_file_are_refused(tmp_path: Path) -> None:
 
 
 def test_one_row_is_no_list_of_rows() -> None:
-    with pytest.raises(DataFormatError, match="a dict of 'text1'.*a single row goes into a list"):
+    with pytest.raises(DataFormatError, match=r"a dict \('text1'.*a single row goes into a list"):
         read_pairs(GOOD)
 
 
