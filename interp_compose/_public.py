@@ -358,8 +358,8 @@ def _iterable(hint: Any) -> Check:
     def check(value: Any) -> Any:
         if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
             raise _Unfit(value, expected)
-        if getattr(value, "ndim", 1) == 0:  # an array of one number
-            raise _Unfit(value, expected)
+        if getattr(value, "ndim", 1) == 0 or (type(value) is range and len(value) > LONGEST_RANGE):
+            raise _Unfit(value, expected)  # an array of one number; what fills the memory
         return value
 
     return check

@@ -3,8 +3,8 @@
     python -m tests.fuzz --calls 100000 --seed 0
 
 What may come of it: an answer, or an error of the library's own whose message has at most 500
-characters, or as many lines as rows are bad; of a study also before any work, which is to say before the model ran and before a file
-was written. A caller's own function that raises is the caller's.
+characters, or as many a line; of a study also before any work, which is to say before the model ran
+and before a file was written. A caller's own function that raises is the caller's.
 """
 
 from __future__ import annotations
