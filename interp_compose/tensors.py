@@ -13,7 +13,27 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
-from interp_compose.errors import InputError, LayerError, OptionError
+from interp_compose.errors import DeviceError, InputError, LayerError, OptionError, first_line
+
+
+def check_device(device: str | int | torch.device) -> None:
+    """Refuse a device that cannot hold a number here: torch knows the names of many that its build
+    or the machine does not have, and fails in as many ways.
+
+    Raises:
+        DeviceError: names those that there are.
+    """
+    try:
+        torch.ones(1, device=device).cpu()
+    except (RuntimeError, AssertionError, ImportError) as refusal:
+        kind, there = torch.accelerator.current_accelerator(), ["cpu"]
+        if kind is not None:
+            there += [f"{kind.type}:{i}" for i in range(torch.accelerator.device_count())]
+        why = f" ({first_line(refusal, 90)})" if str(device).partition(":")[0] in str(there) else ""
+        raise DeviceError(
+            f"device {str(device)!r} cannot be used on this machine with this PyTorch "
+            f"({torch.__version__}){why}: expected one of {', '.join(there)}"
+        ) from refusal
 
 
 def word_pairs(

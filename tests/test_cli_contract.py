@@ -303,7 +303,7 @@ GRID = {
 }
 LAYERS = {"--layers 7": "LayerError: layer 7 is", "--layers first": "Error parsing --layers"}
 MODEL = {
-    "--device tpu9": "DeviceError: unknown device 'tpu9'",
+    "--device hpu": "DeviceError: device 'hpu' cannot be used",
     "--model no/such-model": "no model 'no/such-model'",
 }
 TASK = {"--limit 0": "OptionError: limit=0", "--task no-such-task": "no-such-task"}

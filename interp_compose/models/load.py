@@ -19,7 +19,6 @@ from interp_compose._public import public
 from interp_compose.errors import (
     CapabilityError,
     CorruptFileError,
-    DeviceError,
     InterpComposeError,
     OptionError,
     did_you_mean,
@@ -59,11 +58,14 @@ from interp_compose.models.small_seq2seq import SmallSeq2SeqModel
 from interp_compose.runs.checksums import SUMS, check_sums
 from interp_compose.runs.folder import DONE
 from interp_compose.shipped import SHIPPED, shipped_folder
+from interp_compose.tensors import check_device
 
 LOADING_LOCK = threading.RLock()
 """transformers builds models on a device that it sets for all threads."""
 OWN: Sequence[type[OwnModel]] = (SmallDecoderModel, SmallSeq2SeqModel, SmallEncoderModel)
 """Kinds of models that are saved by :func:`.own_folder.save_model`."""
+PLACED_BY_HF = ("auto", "balanced", "balanced_low_0", "sequential", "disk")
+"""What a ``device_map`` may say instead of a device."""
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -91,7 +93,8 @@ def load_model(
         tokenizer: used as it is. By default of a decoder the one that TransformerLens loads with
             it, which prepends BOS where the model has one, of an encoder or encoder–decoder the one
             that was saved with it; of an object none.
-        device: ``"auto"`` takes CUDA where there is one, else the CPU. Not for objects.
+        device: ``"auto"`` takes CUDA where there is one, else the CPU; ``"cpu"``, ``"cuda"``,
+            ``"cuda:1"``, or another that this PyTorch has here, such as ``"mps"``. Not for objects.
         dtype: ``"float32"``, ``"bfloat16"``, ``"float16"`` or a torch dtype; float32 by default,
             as in TransformerLens, whatever the checkpoint's own. Not for objects.
         revision: branch, tag or commit on the hub.
@@ -209,6 +212,9 @@ def _load_pretrained(
         raise OptionError(
             f"device={str(device)!r} and device_map={device_map!r} exclude each other"
         )
+    for one in device_map.values() if isinstance(device_map, dict) else [device_map or "auto"]:
+        if one not in PLACED_BY_HF:
+            check_device(one)
     options: dict[str, Any] = {"dtype": _dtype(dtype), "trust_remote_code": trust_remote_code}
     options |= {"device_map": device_map} if device_map is not None else {"device": _device(device)}
     if revision is not None:
@@ -341,21 +347,7 @@ def _known_name(name: str) -> str:
 def _device(device: str | torch.device) -> str:
     if str(device) == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        parsed = torch.device(device)
-    except RuntimeError as unknown:
-        raise DeviceError(
-            f"unknown device {device!r}: expected 'auto', 'cpu', 'cuda' or 'cuda:0'"
-        ) from unknown
-    if parsed.type == "cuda" and not torch.cuda.is_available():
-        raise DeviceError(
-            f"device {str(device)!r} was asked for and this machine has no CUDA device; "
-            "use device='cpu' or 'auto'."
-        )
-    if parsed.type == "cuda" and (parsed.index or 0) >= torch.cuda.device_count():
-        raise DeviceError(
-            f"device {str(device)!r} is not one of the {torch.cuda.device_count()} CUDA devices"
-        )
+    check_device(device)
     return str(device)
 
 

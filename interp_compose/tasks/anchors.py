@@ -26,7 +26,8 @@ from torch import Tensor
 
 from interp_compose._public import public, short
 from interp_compose.checks import is_whole
-from interp_compose.errors import DeviceError, InputError, OptionError, PositionError
+from interp_compose.errors import InputError, OptionError, PositionError
+from interp_compose.tensors import check_device
 
 Operation = int | Callable[[int], int]
 """A number to add, or any function of a whole number."""
@@ -95,10 +96,7 @@ class AnchorData:
         Raises:
             DeviceError: torch cannot put it there.
         """
-        try:
-            torch.empty(0, device=device)
-        except (RuntimeError, AssertionError) as error:
-            raise DeviceError(f"device {device!r}: {error}") from error
+        check_device(device)
         return AnchorData(*(getattr(self, one.name).to(device) for one in fields(self)))
 
     def __getitem__(

@@ -120,14 +120,21 @@ def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
         load_model(tmp_path)
 
 
-def test_devices_that_are_not_there_are_refused(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(DeviceError, match=r"'cuda' was asked for .* use device='cpu'"):
-        load_model(folder, device="cuda")
-    with pytest.raises(DeviceError, match="unknown device 'tpu9'"):
-        load_model(folder, device="tpu9")
+@pytest.mark.parametrize(
+    "device", ["mps", "mps:0", "xpu", "hpu", "mtia", "xla", "meta", "cuda:99", "tpu9", ""]
+)
+def test_devices_that_are_not_there_are_refused(folder: Path, device: str) -> None:
+    if device.startswith("mps") and torch.backends.mps.is_available():
+        pytest.skip("this machine has it")
+    with pytest.raises(DeviceError, match=rf"{device}' cannot be used .* one of cpu"):
+        load_model(folder, device=device)
+    with pytest.raises(DeviceError, match="cannot be used"):
+        load_model(folder, device_map={"": device})
+
+
+def test_a_device_is_tried_before_anything_is_read() -> None:
+    with pytest.raises(DeviceError, match="'hpu' cannot be used"):
+        load_model("no/such-model", device="hpu")
 
 
 def test_device_map_reaches_hugging_face(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,7 +142,8 @@ class StartModel:
     name: str | None = None
     """What tables, figures and comparisons call the model; by default what --model says."""
     device: str = "auto"
-    """auto, cpu, cuda, cuda:1."""
+    """auto (CUDA where there is one, else the CPU), cpu, cuda, cuda:1, or another that this PyTorch
+    has here, such as mps."""
     revision: str | None = None
     """Of a model on the hub."""
 
