@@ -869,7 +869,7 @@ RUNS: Final = {
         "interp-compose encoders --runs out/minilm --models cat-last --tasks "
         "bird=bird,paws-qqp=paws_qqp --tuned end-to-end --embeddings cls --limit 1700 --out "
         "out/minilm-tuned",
-        lambda: "The models of run minilm, each output trained end to end on 1,700 pairs",
+        lambda: "The models of run minilm, each output trained end to end on the first 1,700 pairs",
     ),
     "turn-left-watched": Run(
         "lrf_watched",

@@ -69,12 +69,22 @@ def labelled(curves: Mapping[str, R] | Sequence[R]) -> dict[str, R]:
     }
 
 
-def drawn(examples: Sequence[T], limit: int | None, seed: int) -> tuple[T, ...]:
-    """So many examples, drawn at random, in their order: SST's files are sorted by label."""
+def drawn(examples: Sequence[T], limit: int | None, seed: int = 0) -> tuple[T, ...]:
+    """So many examples at most, drawn at random, in their order: the first of a file are no sample
+    of it (SST's are sorted by label)."""
     if limit is None:
         return tuple(examples)
     chosen = Random(seed).sample(range(len(examples)), min(limit, len(examples)))
     return tuple(examples[i] for i in sorted(chosen))
+
+
+def drawn_told(limit: int | None, seed: int = 0, *, n: int | None = None) -> str:
+    """Like "20 of 285, drawn at random with seed 0", of ``n`` examples or of each split; an empty
+    text of all of them."""
+    if limit is None or (n is not None and limit >= n):
+        return ""
+    which = f"{limit:,} of {n:,}" if n is not None else f"at most {limit:,} of each split"
+    return f"{which}, drawn at random with seed {seed}"
 
 
 def is_whole(value: Any) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -17,6 +19,7 @@ import interp_compose as ic
 from interp_compose import cli
 from interp_compose.plots.chart import model_name
 from interp_compose.studies.saved.compare import labelled
+from interp_compose.studies.saved.read import load_result
 from tests import architectures
 from tests.studies.conftest import TEXTS, splitting_tokenizer
 from tests.studies.similarity_reference import bert_tokenizer, few_samples, tsv
@@ -225,19 +228,38 @@ def test_options_reach_cap(
     assert list(labelled([tmp_path, out], ())) == ["tuned, twice", model_name(other)]
 
 
-def test_the_limit_of_ablate_draws_by_the_seed(inputs: tuple[Path, Path], tmp_path: Path) -> None:
-    def prompts(seed: int) -> list[str]:
-        out = tmp_path / str(seed)
-        options = ["--what", "mlp", "--layers", "0", "--limit", "3", "--seed", str(seed), "-q"]
-        cli.main(["ablate", *command(inputs, out)[1:], *options])
-        drawn: list[str] = ic.AblationCurve.load(out).clean["prompt"].tolist()
+def test_the_limit_draws_the_same_examples_by_the_seed_in_each_command(
+    inputs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    def prompts(command_name: str, seed: int) -> list[str]:
+        out = tmp_path / f"{command_name}{seed}"
+        options = ["--layers", "0", "--limit", "3", "--seed", str(seed), "-q"]
+        options += ["--what", "mlp"] if command_name == "ablate" else []
+        cli.main([command_name, *command(inputs, out)[1:], *options])
+        curve: Any = load_result(out)
+        told = f"3 of {len(TEXTS)}, drawn at random with seed {seed}"
+        assert told in curve.config["task"] and told in curve.summary().splitlines()[0]
+        assert told in next(iter(curve.figures().values())).chart.subtitle
+        drawn: list[str] = curve.clean["prompt"].tolist()
         return drawn
 
-    one, other = prompts(1), prompts(2)
+    one, other = prompts("ablate", 1), prompts("ablate", 2)
     assert len(one) == len(other) == 3
     assert one != other
+    assert prompts("cap", 1) == one
     every = [f'{text} "' for text in TEXTS]
     assert [every.index(prompt) for prompt in one] == sorted(map(every.index, one))
+
+
+def test_the_limit_of_transplant_draws_by_the_seed(tmp_path: Path) -> None:
+    command = ["transplant", "--limit", "3", "--layers", "0", "--no-controls", "-q", "--out"]
+    for seed in ("1", "2"):
+        cli.main([*command, str(tmp_path / seed), "--seed", seed])
+    one, two = (ic.Transplants.load(tmp_path / seed) for seed in ("1", "2"))
+    assert re.fullmatch(
+        r"mini-idm \(3 of [\d,]+, drawn at random with seed 1\)", one.config["task"]
+    )
+    assert not one.pairs["source"].equals(two.pairs["source"])
 
 
 @pytest.fixture(scope="module")
@@ -260,6 +282,8 @@ def test_options_reach_similarity(bert: Path, tmp_path: Path, mirrors: bool) -> 
     config = ic.SimilarityCurve.load(tmp_path / "o").config
     wanted = {"unit": "word", "embedding": "cls", "controls": False, "seed": 3}
     wanted |= {"n_pairs": min(8, len(lines) - 1), "pooling": ["max", "sum"]}
+    sampled = f", 8 of {len(lines) - 1}, drawn at random with seed 3" if len(lines) > 9 else ""
+    wanted["task"] = f"{data} (test{sampled})"
     assert {name: config[name] for name in wanted} == wanted
     third = {"order_sensitivity"} if mirrors else set()
     figures = {path.stem for path in (tmp_path / "o").glob("*.png")}

@@ -9,6 +9,7 @@ from random import Random
 from typing import Final
 
 from interp_compose._public import public
+from interp_compose.checks import drawn
 from interp_compose.errors import DataFormatError, InputError, OptionError
 from interp_compose.tasks.rows import check_split, is_text, shown
 from interp_compose.tasks.shown_task import ShownTask
@@ -114,12 +115,12 @@ class LabelledTask(ShownTask):
         return self.splits.get(name, ())
 
     def limited(self, limit: int | None) -> LabelledTask:
-        """The first so many texts of each split.
+        """So many texts of each split at most, drawn at random, always the same ones.
 
         Raises:
             InputError: the training texts that are left are all of one class.
         """
-        splits = {name: items[:limit] for name, items in self.splits.items()}
+        splits = {name: drawn(items, limit) for name, items in self.splits.items()}
         return LabelledTask(self.name, splits, self.labels, self.metrics, self.report)
 
 

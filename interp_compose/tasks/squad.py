@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from interp_compose._public import public
-from interp_compose.checks import is_whole
+from interp_compose.checks import drawn, is_whole
 from interp_compose.errors import DataFormatError, InputError, OptionError
 from interp_compose.runs.files import json_value
 from interp_compose.tasks.hub import load_split
@@ -105,10 +105,11 @@ class SpanTask(ShownTask):
         return self.splits.get(name, ())
 
     def limited(self, limit: int | None) -> SpanTask:
-        """The first so many questions of each split, with all their variants."""
+        """So many questions of each split at most, drawn at random, always the same ones, with all
+        their variants."""
         splits = {}
         for name, items in self.splits.items():
-            kept = {*list(dict.fromkeys(item.original for item in items))[:limit]}
+            kept = {*drawn([*dict.fromkeys(item.original for item in items)], limit)}
             splits[name] = tuple(item for item in items if item.original in kept)
         return SpanTask(self.name, splits, self.report)
 

@@ -25,7 +25,9 @@ def test_splits_and_texts() -> None:
     own = task()
     assert own.split("test") == ITEMS[:3]
     assert own.split("ood") == ()
-    assert own.limited(2).split("train") == ITEMS[:2]
+    few = own.limited(3).split("train")
+    assert few == own.limited(3).split("train") != ITEMS[:3]  # drawn, always the same
+    assert [ITEMS.index(item) for item in few] == sorted(ITEMS.index(item) for item in few)
     assert (PAIR.texts, ITEMS[0].texts) == (("a", "b"), ("text 0",))
     assert counted(own.splits, "here") == {"source": "here", "train_all": 6, "test_all": 3}
     assert sorted(shuffled(ITEMS), key=str) == list(ITEMS)

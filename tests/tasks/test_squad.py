@@ -65,8 +65,10 @@ def test_the_files_of_squad(tmp_path: Path) -> None:
         "train_all": 3, "test_all": 1, "addsent_all": 4, "addsent_originals": 2,
         "addonesent_all": 1, "addonesent_originals": 1,
     }  # fmt: skip
-    few = task.limited(1)
-    assert [len(few.split(name)) for name in FILES] == [1, 1, 3, 1]  # with its variants
+    few = task.limited(1)  # drawn at random: q1, and not q0 with its variants
+    assert [len(few.split(name)) for name in FILES] == [1, 1, 1, 1]
+    assert [one.original for one in few.split("addsent")] == ["q1"]
+    assert few == task.limited(1)
     assert task.limited(None) == task
 
 

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose.checks import check_numbers, drawn
+from interp_compose.checks import check_numbers
 from interp_compose.errors import InputError, InterventionError, LayerError, OptionError
 from interp_compose.interventions.ablation_sweep import (
     Ablation,
@@ -473,5 +473,5 @@ def _cells(
 
 
 def run(command: AblationCommand) -> AblationCurve:
-    """The command ``interp-compose ablate``; --limit examples are drawn at random."""
-    return run_on_task(command, ablation_curve.plan, limited=drawn)
+    """The command ``interp-compose ablate``."""
+    return run_on_task(command, ablation_curve.plan)

@@ -253,4 +253,4 @@ def _curve(
 
 def run(command: CapCommand) -> CapCurve:
     """The command ``interp-compose cap``."""
-    return run_on_task(command, cap_curve.plan, limited=lambda split, limit, seed: split[:limit])
+    return run_on_task(command, cap_curve.plan)

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool
 
-from interp_compose.checks import drawn
+from interp_compose.checks import drawn, drawn_told
 from interp_compose.errors import InputError, OptionError
 from interp_compose.models.layers import resolve_layers
 from interp_compose.models.lens_model import LensModel
@@ -311,8 +311,11 @@ def _given(settings: CarmaSettings | TrainSettings) -> dict[str, Any]:
 
 def limited(task: Task, limit: int | None, seed: int) -> Task:
     """The task with so many examples a split."""
+    if limit is None:
+        return task
     return replace(
         task,
+        name=f"{task.name} ({drawn_told(limit, seed)})",
         train=drawn(task.train, limit, seed),
         validation=drawn(task.validation, limit, seed),
         test=drawn(task.test, limit, seed),

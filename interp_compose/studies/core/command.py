@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from interp_compose._versions import environment_versions
-from interp_compose.checks import check_limit
+from interp_compose.checks import check_limit, drawn, drawn_told
 from interp_compose.errors import InterpComposeError, OptionError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
@@ -50,12 +50,8 @@ def loaded(source: StartModel) -> LensModel:
 def run_on_task(
     command: TaskCommand[A],
     plan: Callable[[LensModel, Sequence[Example], A], Plan[R]],
-    *,
-    limited: Callable[[Sequence[Example], int | None, int], Sequence[Example]],
 ) -> R:
     """Load, measure, and write: results (Parquet, CSV), figures as HTML and as PNG.
-
-    ``limited`` takes --limit examples of a split; it is given the seed.
 
     Raises:
         InputError: ``out`` holds another run's result and ``overwrite`` is off.
@@ -72,9 +68,12 @@ def run_on_task(
         seed=asked.seed,
         multi_token_answers=asked.multi_token_answers,
     )
-    examples = limited(task.split(source.split), source.limit, asked.seed)
+    split = task.split(source.split)
+    examples = drawn(split, source.limit, asked.seed)
+    sample = drawn_told(source.limit, asked.seed, n=len(split))
     answers = task.answer_set("labels") if tuple(asked.answers) == OF_TASK else asked.answers
-    asked = replace(asked, answers=answers, task=f"{task.name} ({source.split})")
+    named = ", ".join(filter(None, [source.split, sample]))
+    asked = replace(asked, answers=answers, task=f"{task.name} ({named})")
     planned = noting(plan(model, examples, asked), filtered=task.filtered(source.split))
     return carried_out(planned, command.output)
 

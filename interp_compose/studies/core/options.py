@@ -167,8 +167,7 @@ class WholeTask:
     data_dir: Path | None = None
     """Folder of the task's data, for tasks that are not shipped."""
     limit: int | None = None
-    """Take so many examples at most of each split that is used: the first ones (cap), or some
-    drawn at random by --seed (ablate, carma)."""
+    """Take so many examples at most of each split that is used, drawn at random by --seed."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+from interp_compose.checks import drawn
 from interp_compose.errors import CorruptFileError
 from interp_compose.runs.checksums import digest_of, read_signed, write_signed
 from interp_compose.tasks.labelled import LabelledTask, LabelledText
@@ -19,8 +20,8 @@ CLASSES: Final = ("0", "1")
 
 
 def pairs_value(task: PairTask, limit: int | None) -> list[list[Any]]:
-    """The test pairs, in JSON's types."""
-    return [list(asdict(pair).values()) for pair in task.test[:limit]]
+    """The test pairs, or some drawn at random, in JSON's types."""
+    return [list(asdict(pair).values()) for pair in drawn(task.test, limit)]
 
 
 def labelled_value(task: LabelledTask) -> dict[str, Any]:

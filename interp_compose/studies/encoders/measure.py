@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from interp_compose._versions import gathered_versions
-from interp_compose.checks import check_names, is_whole
+from interp_compose.checks import check_names, drawn, drawn_told, is_whole
 from interp_compose.errors import InputError, OptionError
 from interp_compose.models.own_folder import WEIGHTS
 from interp_compose.runs.files import make_folder, read_json
@@ -131,6 +131,7 @@ def _config(opened: Opened, tasks: Tasks, asked: EncodersOptions) -> dict[str, A
         "shares": list(asked.shares),
         "tuning": {way: _numbers(way, asked) for way in DEFAULTS},
         "limit": asked.limit,
+        "sample": drawn_told(asked.limit),
     }
 
 
@@ -244,9 +245,10 @@ def _check(tasks: Tasks, asked: EncodersOptions) -> None:
     if not tasks:
         raise OptionError("tasks is empty: expected at least one, such as load_pairs('bird')")
     for name, task in tasks.items():
-        if isinstance(task, PairTask) and not are_apart(task.test[: asked.limit]):
+        pairs = drawn(task.test, asked.limit) if isinstance(task, PairTask) else ()
+        if isinstance(task, PairTask) and not are_apart(pairs):
             raise InputError(
-                f"the task {name!r} has {len(task.test[: asked.limit])} test pairs whose scores or "
+                f"the task {name!r} has {len(pairs)} test pairs whose scores or "
                 f"labels are not several: expected {FEWEST} pairs or more, not all judged alike "
                 "(take more of them: limit)"
             )

@@ -34,7 +34,8 @@ class EncodersOptions(Execution):
     batch_size: int = 32
     """Texts, or windows of contexts, of an optimiser step."""
     limit: int | None = None
-    """Take the first so many texts, pairs or questions of each split."""
+    """Take so many texts, pairs or questions of each split at most, drawn at random, the same ones
+    for all seeds."""
 
 
 @dataclass(frozen=True, kw_only=True)

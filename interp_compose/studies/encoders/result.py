@@ -132,7 +132,8 @@ class EncoderScores(StudyResult):
             ("n", "n", ">8,"),
         )
         seeds = len(self.config["seeds"])
-        lines = [f"texts and pairs of texts, {seeds} seed{'s' * (seeds > 1)}", ""]
+        told = f"texts and pairs of texts, {seeds} seed{'s' * (seeds > 1)}"
+        lines = [", ".join(filter(None, [told, self.config.get("sample")])), ""]
         order = ["task", "metric", "tuned", "trained_on", "share", "subset", "embedding"]
         lines += text_table(rows.sort_values(order, kind="stable"), columns)
         n_missing = int(self.frames["scores"]["value"].isna().sum())

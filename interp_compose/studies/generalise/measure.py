@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from interp_compose.checks import check_limit, drawn
+from interp_compose.checks import check_limit, drawn, drawn_told
 from interp_compose.errors import OptionError
 from interp_compose.models.seq2seq import Seq2SeqConfig
 from interp_compose.runs.checksums import digest_of
@@ -142,6 +142,6 @@ def limited(task: SequenceTask, limit: int | None) -> SequenceTask:
     """The task with so many pairs of each split at most, always the same ones."""
     if limit is None:
         return task
-    splits = {name: drawn(pairs, limit, 0) for name, pairs in task.splits.items()}
+    splits = {name: drawn(pairs, limit) for name, pairs in task.splits.items()}
     report = report_of(str(task.report["source"]), splits, overlap=True)
-    return SequenceTask(f"{task.name} ({limit} of each split)", splits, report)
+    return SequenceTask(f"{task.name} ({drawn_told(limit)})", splits, report)

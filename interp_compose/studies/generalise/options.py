@@ -79,7 +79,8 @@ class SequenceSource:
     data_dir: Path | None = None
     """Folder of the data, where they are not generated."""
     limit: int | None = None
-    """Take so many sequences of each split at most, drawn at random."""
+    """Take so many sequences of each split at most, drawn at random, the same ones for all
+    seeds."""
 
 
 @dataclass(frozen=True, kw_only=True)

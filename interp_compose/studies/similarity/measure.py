@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose.checks import check_limit, check_numbers
+from interp_compose.checks import check_limit, check_numbers, drawn, drawn_told
 from interp_compose.errors import InputError, InterventionError, NonFiniteError, OptionError
 from interp_compose.interventions.pooling import (
     How,
@@ -450,13 +450,17 @@ def run(command: SimilarityCommand) -> SimilarityCurve:
     source = command.task
     check_limit(source.limit)
     task = load_pairs(source.task, data_dir=source.data_dir)
-    pairs = task.split(source.split)[: source.limit]
-    if not pairs:
+    split = task.split(source.split)
+    if not split:
         raise OptionError(
             f"split {source.split!r} of {source.task!r} holds no pairs; a file of your own is all "
             "test split: leave --split out"
         )
-    asked = replace(command.study, task=f"{task.name} ({source.split})")
+    seed = command.study.seed
+    pairs = drawn(split, source.limit, seed)
+    sample = drawn_told(source.limit, seed, n=len(split))
+    named = ", ".join(filter(None, [source.split, sample]))
+    asked = replace(command.study, task=f"{task.name} ({named})")
     model = _read_at(loaded(command.model), command.model.output)
     return carried_out(similarity_curve.plan(model, pairs, asked), command.output)
 

@@ -58,7 +58,7 @@ class PairSource:
     split: Literal["train", "test"] = "test"
     """Part of the task to measure on."""
     limit: int | None = None
-    """Measure on the first so many pairs."""
+    """Measure on so many pairs at most, drawn at random by --seed."""
 
 
 @dataclass(frozen=True, kw_only=True)

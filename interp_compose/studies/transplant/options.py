@@ -40,7 +40,7 @@ class TransplantSource:
     """mini-idm, anchors or scan (for models that phases trained), or a JSONL file of pairs with
     source, source_span, target, target_span, expected, answer."""
     limit: int | None = None
-    """Take so many pairs at most, the first ones."""
+    """Take so many pairs at most, drawn at random by --seed."""
 
 
 @dataclass(frozen=True, kw_only=True)
