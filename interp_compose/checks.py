@@ -37,8 +37,8 @@ def check_names(option: str, given: Sequence[str], known: Iterable[str]) -> None
         )
 
 
-TELLING: Final = ("task", "unit", "mode", "seed", "layers", "n_examples")
-"""Settings that tell results of one model apart."""
+TELLING: Final = ("weights_sha256", "task", "unit", "mode", "seed", "layers", "n_examples")
+"""Settings that tell results of models of one name apart."""
 
 
 def labelled(curves: Mapping[str, R] | Sequence[R]) -> dict[str, R]:
@@ -62,6 +62,7 @@ def labelled(curves: Mapping[str, R] | Sequence[R]) -> dict[str, R]:
                     value = values[i]
                     shown = " ".join(map(str, value)) if isinstance(value, list) else value
                     told = (shown or "own examples") if key == "task" else f"{key} {shown}"
+                    told = f"weights {str(value)[:6]}" if key == TELLING[0] else told
                     names[i] = f"{name}, {told}"
     return {
         name if names.count(name) == 1 else f"{name} ({names[: i + 1].count(name)})": curve

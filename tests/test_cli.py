@@ -238,7 +238,8 @@ def test_the_limit_draws_the_same_examples_by_the_seed_in_each_command(
         cli.main([command_name, *command(inputs, out)[1:], *options])
         curve: Any = load_result(out)
         told = f"3 of {len(TEXTS)}, drawn at random with seed {seed}"
-        assert told in curve.config["task"] and told in curve.summary().splitlines()[0]
+        assert told in curve.config["task"]
+        assert told in curve.summary().splitlines()[0]
         assert told in next(iter(curve.figures().values())).chart.subtitle
         drawn: list[str] = curve.clean["prompt"].tolist()
         return drawn

@@ -73,6 +73,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 def load_model(
     source: str | Path | nn.Module | LensModel,
     *,
+    name: str | None = None,
     tokenizer: Any = None,
     device: str | torch.device = "auto",
     dtype: str | torch.dtype | None = None,
@@ -89,7 +90,10 @@ def load_model(
             encoder–decoder (T5, BART, Marian, mBART, …), a ``TransformerBridge``, a
             ``HookedTransformer`` (transformer-lens 3.9), or a ``SmallDecoder``, a
             ``SmallSeq2Seq``, a ``SmallEncoder`` or a folder of :func:`.own_folder.save_model`.
-            Objects are wrapped in place and keep their device, dtype and training mode.
+            Objects are wrapped in place and keep their device, dtype and training mode; a model
+            that was loaded here is returned itself, with the ``name`` and ``tokenizer`` given.
+        name: what tables, figures and comparisons call the model; by default the source's name, of
+            an object without one its class.
         tokenizer: used as it is. By default of a decoder the one that TransformerLens loads with
             it, which prepends BOS where the model has one, of an encoder or encoder–decoder the one
             that was saved with it; of an object none.
@@ -108,6 +112,20 @@ def load_model(
         CorruptFileError: a weight file that does not match its checksum.
         CapabilityError: an architecture that TransformerLens refuses.
     """
+    if name is not None:
+        if not (name.strip() and name.isprintable()):
+            raise OptionError(f"name={name!r}: expected a word or a few, such as 'GPT-2, tuned'")
+        model = load_model(
+            source,
+            tokenizer=tokenizer,
+            device=device,
+            dtype=dtype,
+            revision=revision,
+            device_map=device_map,
+            trust_remote_code=trust_remote_code,
+        )
+        model.name = name
+        return model
     if isinstance(source, str | Path):
         with LOADING_LOCK, told_once(), _no_bar() if source in SHIPPED else nullcontext():
             return _load_pretrained(
@@ -119,6 +137,7 @@ def load_model(
             f"{type(source).__name__} passed keeps its own. Move or cast it before."
         )
     if isinstance(source, LensModel):
+        source.tokenizer = source.tokenizer if tokenizer is None else tokenizer
         return source
     if isinstance(source, SmallDecoder):
         return SmallDecoderModel(source, name="small-decoder", tokenizer=tokenizer)

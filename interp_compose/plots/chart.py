@@ -243,12 +243,13 @@ def side_by_side(lines: Sequence[Line], x_is_share: bool) -> list[Line]:
 
 
 def model_name(config: Mapping[str, Any]) -> str:
-    """The model's name; a path or a long name without its folders or organisation."""
-    name = str(config.get("model", "Model"))
-    if len(name) <= 30 and not Path(name).is_absolute():
-        return name
-    parts = [part for part in Path(name).parts if part not in UNTELLING]
-    return short(parts[-1] if parts else name, 30)
+    """The model's name; a path or a long name without its folders or organisation, and what it was
+    trained on in short."""
+    name, *trained = str(config.get("model", "Model")).split(" · ")
+    if len(name) > 30 or Path(name).is_absolute():
+        parts = [part for part in Path(name).parts if part not in UNTELLING]
+        name = short(parts[-1] if parts else name, 30)
+    return subtitle_of(name, *(short(part, 40) for part in trained))
 
 
 def short(text: str, longest: int = 32) -> str:

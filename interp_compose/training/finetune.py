@@ -97,7 +97,8 @@ def finetune(
         progress: show a bar with loss, accuracy and CARMA's terms.
 
     Returns:
-        ``(model, history)``: the trained copy, and a :class:`TrainingHistory`.
+        ``(model, history)``: the trained copy, named like "mini-base · fine-tuned on mini-idm", and
+        a :class:`TrainingHistory`.
 
     Under ``accelerate launch`` (or ``torchrun``) the processes share each batch out.
 
@@ -190,14 +191,15 @@ def finetune_on(
         ],
         "device": processes.device.type,
     }
-    twin = copy_model(model)
+    twin, with_carma = copy_model(model), carma is not None and carma.weight > 0
+    twin.name = f"{model.name} · fine-tuned {'with CARMA ' if with_carma else ''}on {task}"
     if processes.device != model.device:
         twin.lens.to(processes.device)
     recorder, checkpoints = Recorder(), None
     recorder.track = track if processes.is_main else None
     if isinstance(recorder.track, WeightTracker):
         recorder.track.watch(twin)
-    kind = "CARMA" if carma is not None and carma.weight > 0 else "fine-tuning"
+    kind = "CARMA" if with_carma else "fine-tuning"
     trainer = Trainer(twin, objective, config, recorder=recorder, processes=processes)
     with ExitStack() as during:
         if where is not None:

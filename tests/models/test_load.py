@@ -13,6 +13,7 @@ from transformers import PreTrainedTokenizerFast
 
 from interp_compose.errors import CorruptFileError, DeviceError, OptionError
 from interp_compose.models import load_encoder
+from interp_compose.models.decoder import DecoderConfig, SmallDecoder
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.models.weights import load_weights, save_weights
@@ -135,6 +136,30 @@ def test_devices_that_are_not_there_are_refused(folder: Path, device: str) -> No
 def test_a_device_is_tried_before_anything_is_read() -> None:
     with pytest.raises(DeviceError, match="'hpu' cannot be used"):
         load_model("no/such-model", device="hpu")
+
+
+def test_a_model_has_the_name_it_is_given(folder: Path) -> None:
+    assert load_model(folder).name == str(folder)
+    assert load_model(folder, name="mine, twice").name == "mine, twice"
+    own = load_model(architectures.build("GPT-2"), name="own")
+    assert own.name == "own"
+    assert load_model(own) is load_model(own, name="again") is own
+    assert own.name == "again"
+    for name in ("", " ", "two\nlines"):
+        with pytest.raises(OptionError, match="expected a word or a few"):
+            load_model(own, name=name)
+
+
+def test_the_tokenizer_of_a_loaded_model_takes_effect(folder: Path) -> None:
+    tokenizer = load_model(folder).tokenizer
+    for made in (
+        load_model(architectures.build("GPT-2")),
+        load_model(SmallDecoder(DecoderConfig(d_vocab=97, n_ctx=9, d_model=8, d_mlp=8))),
+    ):
+        assert made.tokenizer is None
+        assert load_model(made, tokenizer=tokenizer) is made
+        assert made.tokenizer is tokenizer
+        assert load_model(made).tokenizer is tokenizer
 
 
 def test_device_map_reaches_hugging_face(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

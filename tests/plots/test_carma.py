@@ -54,6 +54,8 @@ def test_a_model_is_named_in_30_characters() -> None:
     assert model_name({}) == "Model"
     fits = "organisation/" + 17 * "m"
     assert model_name({"model": fits}) == fits
+    trained = f"/models/tiny · fine-tuned on {40 * 'x'}"
+    assert model_name({"model": trained}) == f"tiny · fine-tuned on {5 * 'x'}…{19 * 'x'}"
     assert model_name({"model": f"{fits}n"}) == 17 * "m" + "n"
     assert model_name({"model": f"/models/{30 * 'm'}/"}) == 30 * "m"
     assert model_name({"model": 20 * "a" + 20 * "b"}) == 14 * "a" + "…" + 14 * "b"

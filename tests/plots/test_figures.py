@@ -62,7 +62,7 @@ def curve(model: str = "tiny", **changes: object) -> ChartFigure:
 def comparison(labels: list[str]) -> ChartFigure:
     frames = {label: frame(("mean",), 5 + i) for i, label in enumerate(labels)}
     clean = dict.fromkeys(labels, 0.4)
-    return comparison_figure(frames, clean, pooling="mean", normalised_depth=True)
+    return comparison_figure(frames, clean, how="mean pooling", normalised_depth=True)
 
 
 def facets() -> Chart:

@@ -368,6 +368,33 @@ def test_curves_of_different_examples_are_drawn_with_a_warning() -> None:
     assert figure.chart.subtitle.startswith("7 examples · ")
 
 
+def test_what_differs_between_curves_is_named() -> None:
+    one, clean = make_curve(), make_clean().assign(correct=False)
+    settings = {"unit": "constituent", "labels": ["NP", "VP"], "mode": "broadcast"}
+    rows = make_outcomes(clean).assign(correct=False)
+    rows = rows[rows["pooling"].isin(["mean", "last"])]
+    config = {**CONFIG, **settings, "pooling": ["mean"], "weights_sha256": "b" * 64}
+    other = CapCurve.from_outcomes(rows, clean, config, n_layers=N_LAYERS)
+    object.__setattr__(one, "config", {**CONFIG, "weights_sha256": "a" * 64, "pooling": ["max"]})
+    chart = compare_curves({"GPT-2": one, "own": other}).chart
+    assert chart.title == "Accuracy when tokens are pooled, average over poolings"
+    for part in (
+        "settings differ: unit word (GPT-2), constituent (own); pooling max (GPT-2), mean (own); ",
+        "labels none (GPT-2), NP + VP (own); mode none (GPT-2), broadcast (own) · ",
+        " · own: the clean model gets nothing right · ",
+    ):
+        assert part in chart.subtitle
+    means = compare_curves([one, other], pooling="mean")
+    assert "pooling max" not in means.chart.subtitle  # the same one of both is drawn
+    assert list(drawn(means)) == ["tiny, weights aaaaaa", "tiny, weights bbbbbb"]
+    assert "differ" not in compare_curves([one, one]).chart.subtitle
+    alone = compare_curves([other, other]).chart
+    assert alone.title == "Accuracy when tokens are pooled, average of mean pooling alone"
+    assert " · the clean model gets nothing right · " in alone.subtitle
+    with pytest.warns(UserWarning, match=r"settings differ: unit word \(this curve\), constituent"):
+        one.differences_from(other)
+
+
 def test_compare_refuses_nothing_and_unknown_protocols() -> None:
     with pytest.raises(InputError, match="nothing to compare; pass at least one curve"):
         compare_curves({})

@@ -193,6 +193,10 @@ def test_a_few_prompts_of_a_shipped_task_are_learnt_and_the_result_is_kept(tmp_p
     assert history.config["carma"]["layers"]
     assert {"torch", "interp_compose"} <= set(history.versions)
     assert trained.tokenizer is not None
+    assert (model.name, trained.name) == (
+        "mini-base",
+        "mini-base · fine-tuned with CARMA on mini-idm",
+    )
     again = TrainingHistory.load(history.save(tmp_path / "result"))
     assert again.frame.equals(history.frame)
     assert again.representations.notna().all(axis=None)
@@ -210,7 +214,8 @@ def test_a_few_prompts_of_a_shipped_task_are_learnt_and_the_result_is_kept(tmp_p
 def test_a_tracker_is_told_every_row_as_it_comes(model: LensModel, examples: list[Example]) -> None:
     told: list[dict[str, Any]] = []
     task = task_of(examples, examples[:3])
-    _, history = finetune(model, task, config=QUICK, track=told.append, progress=False)
+    trained, history = finetune(model, task, config=QUICK, track=told.append, progress=False)
+    assert trained.name == f"{model.name} · fine-tuned on {task.name}"
     steps = [row for row in told if "lr" in row]
     assert [row["loss"] for row in steps] == history.frame["loss"].tolist()
     assert not [row for row in steps if "mi" in row]  # plain fine-tuning has no such number

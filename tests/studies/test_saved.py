@@ -144,12 +144,21 @@ def test_a_panel_for_each_line_and_a_line_for_each_result(
 
 def test_settings_that_differ_are_named(curves: list[Path]) -> None:
     one, two = (load_result(folder) for folder in curves)
-    assert differing({"one": one, "two": two}) == {}
+    assert differing({"one": one.config, "two": two.config}) == {}
     changed = type(two)({**two.config, "unit": "token", "new": 1}, two.frames, two.versions)
-    found = differing({"one": one, "two": changed})
+    found = differing({"one": one.config, "two": changed.config})
     assert found["new"] == {"one": None, "two": 1}
     assert found["unit"]["two"] == "token"
     assert set(found) == {"new", "unit"}
+
+
+def test_figures_and_notes_name_settings_that_differ(curves: list[Path], tmp_path: Path) -> None:
+    one, two = (load_result(folder) for folder in curves)
+    other = replace(two, config={**two.config, "unit": "token"})
+    (figure,) = compared_figures({"one": one, "two": other}).values()
+    told = f"settings differ: unit {one.config['unit']} (one), token (two)"
+    assert told in figure.chart.subtitle
+    assert compare.paired({"one": one, "two": other})[1] == [f"! {told}"]
 
 
 def test_what_cannot_be_compared_is_refused(

@@ -95,13 +95,13 @@ def comparison_figure(
     frames: Mapping[str, pd.DataFrame],
     clean_accuracies: Mapping[str, float],
     *,
-    pooling: str,
+    how: str,
     about: Sequence[str] = (),
     normalised_depth: bool,
 ) -> ChartFigure:
-    """One curve per label; each frame holds one pooling, columns as in :func:`curve_figure`."""
+    """One curve per label; each frame holds one pooling, columns as in :func:`curve_figure`;
+    ``how`` tokens are pooled."""
     styles = styles_of(frames)
-    how = "average of mean, max and sum pooling" if pooling == "average" else f"{pooling} pooling"
     lines = _lines([(k, styles[k], frame) for k, frame in frames.items()], normalised_depth)
     levels = [Level("", clean_accuracies[k], dotted(styles[k].colour)) for k in frames]
     chart = Chart(

@@ -42,9 +42,11 @@ from interp_compose.studies.core.text import (
     cautions,
     counted,
     floor_of,
+    floors_of,
     interval,
     probability,
     text_table,
+    unlike,
     with_controls_named,
 )
 
@@ -232,7 +234,7 @@ class CapCurve(StudyResult):
 
     def differences_from(self, other: CapCurve) -> pd.DataFrame:
         """This curve's accuracies minus another's of the same examples: of another model, of a
-        fine-tuned one, or of other settings.
+        fine-tuned one, or of other settings, of which a warning says which they are.
 
         A row for the model untouched (pooling "clean", layer -1), and one for each layer (of the
         same number and depth) and protocol that both have. Columns: layer; depth; pooling;
@@ -246,12 +248,12 @@ class CapCurve(StudyResult):
         texts = ["prompt", "answer"]
         mine, theirs = (one.clean[texts].to_numpy().tolist() for one in (self, other))
         if mine != theirs:
-            unlike = f"{len(mine)} and {len(theirs)} examples"
+            counts = f"{len(mine)} and {len(theirs)} examples"
             if len(mine) == len(theirs):
                 changed = sum(a != b for a, b in zip(mine, theirs, strict=True))
-                unlike = f"{changed} of {len(mine)} examples that differ in prompt or answer"
+                counts = f"{changed} of {len(mine)} examples that differ in prompt or answer"
             raise InputError(
-                f"the curves have {unlike}; run both on the same examples, in the same order (with "
+                f"the curves have {counts}; run both on the same examples, in the same order (with "
                 "the same task, limit and seed)"
             )
         here, there = self._by_place(), other._by_place()
@@ -262,6 +264,8 @@ class CapCurve(StudyResult):
         ]
         if not both:
             raise InputError("the curves have no layer, of the same depth, and protocol in common")
+        if told := unlike({"this curve": self, "the other": other}, ["pooling"]):
+            warn(told)
         untouched = {"layer": -1, "depth": np.nan, "pooling": UNTOUCHED}
         rows: list[_Row] = [(untouched, self.clean["correct"], other.clean["correct"])]
         for layer, pooling in both:
@@ -442,7 +446,8 @@ def compare_curves(
     Args:
         curves: with a label for each, or a list, labelled by the models' names and by what else
             differs. Curves of different examples are drawn with a warning: prompts and answers, as
-            ``clean`` has them, tell them apart.
+            ``clean`` has them, tell them apart. The subtitle names settings that differ, and
+            models that get nothing right.
         pooling: the protocol to compare, or "average" for the mean over mean, max and sum.
         normalised_depth: depth in per cent, so that models of different sizes share an axis.
 
@@ -474,9 +479,17 @@ def compare_curves(
     first, *others = (answers_note(curve.config) for curve in given.values())
     about += [note for note in first if all(note in other for other in others)]
     about.append(counted(len(tests[0]), "examples") if same else "different examples")
-    return comparison_figure(
-        frames, clean, pooling=pooling, about=about, normalised_depth=normalised_depth
-    )
+    how = f"{pooling} pooling"
+    if pooling == AVERAGE:
+        averaged = {
+            tuple(p for p in POOLINGS if p in {*c.frame["pooling"]}) for c in given.values()
+        }
+        (*most, last), *rest = averaged
+        of = f"of {', '.join(most)} and {last} pooling" if most else f"of {last} pooling alone"
+        how = f"average {'over poolings' if rest else of}"
+    about.append(unlike(given, [] if pooling == AVERAGE else ["pooling"]))
+    about += floors_of(given)
+    return comparison_figure(frames, clean, how=how, about=about, normalised_depth=normalised_depth)
 
 
 def _logprobs(outcomes: pd.DataFrame) -> pd.DataFrame:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from interp_compose._versions import environment_versions
 from interp_compose.checks import check_limit, drawn, drawn_told
-from interp_compose.errors import InterpComposeError, OptionError
+from interp_compose.errors import InterpComposeError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.runs.files import plain_json
@@ -33,18 +33,14 @@ R = TypeVar("R", bound=StudyResult)
 
 
 def loaded(source: StartModel) -> LensModel:
-    """The model that a command names.
-
-    Raises:
-        OptionError: an empty name, or one of several lines; and as :func:`load_model`.
-    """
-    name = source.name
-    if name is not None and not (name.strip() and name.isprintable()):
-        raise OptionError(f"name={name!r}: expected a word or a few, such as 'GPT-2, tuned'")
-    dtype = source.dtype if isinstance(source, ModelSource) else None
-    model = load_model(source.model, device=source.device, dtype=dtype, revision=source.revision)
-    model.name = model.name if name is None else name
-    return model
+    """The model that a command names."""
+    return load_model(
+        source.model,
+        name=source.name,
+        device=source.device,
+        dtype=source.dtype if isinstance(source, ModelSource) else None,
+        revision=source.revision,
+    )
 
 
 def run_on_task(

@@ -10,13 +10,22 @@ from typing import Any, Final
 
 import pandas as pd
 
-from interp_compose.plots.chart import answers_note, subtitle_of
+from interp_compose.errors import shortened
+from interp_compose.plots.chart import answers_note, short, subtitle_of
+from interp_compose.runs.result import Result
 from interp_compose.stats.intervals import wilson_interval
 
 NOTHING: Final = 1e-9  # smaller numbers are 0 to rounding
 SMALL: Final = 0.005  # smaller numbers show two significant digits
 FEW: Final = 30  # of fewer examples, numbers say little
 FLOOR: Final = "the clean model gets nothing right"
+OF_MODELS: Final = (
+    *("study", "model", "architecture", "n_layers", "n_heads", "device", "batch_size", "layers"),
+    *("controls", "n_examples", "n_pairs", "answer_tokens"),
+)
+"""Settings that are models' or machines', or that figures show."""
+MOST_TOLD: Final = 4
+"""Settings in which results differ, of a figure's subtitle."""
 INTERVALS: Final = "intervals are 95 %, not corrected for the choice of a layer"
 """Of sentences that name the layer where most is lost, or kept."""
 UNCORRECTED: Final = "95 % interval, not corrected for the number of comparisons"
@@ -103,6 +112,57 @@ def floor_of(clean: pd.DataFrame) -> str:
         f"the 95 % interval of the clean accuracy does not lie above {most}, the share of the most "
         "common answer"
     )
+
+
+def differing(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Settings that are not the same in all of some results: name -> label -> value."""
+    names = dict.fromkeys(name for config in configs.values() for name in config)
+    found = {name: {k: config.get(name) for k, config in configs.items()} for name in names}
+    return {
+        name: values
+        for name, values in found.items()
+        if any(value != next(iter(values.values())) for value in values.values())
+    }
+
+
+def unlike(results: Mapping[str, Result], without: Collection[str] = ()) -> str:
+    """Like "settings differ: unit word (a), constituent (b)", all but :data:`OF_MODELS` and those
+    ``without``; an empty text where none does."""
+    flat = {
+        label: {
+            f"{name} {part}".strip(): value
+            for name, whole in result.config.items()
+            if name not in {*OF_MODELS, *without} and not name.endswith("sha256")
+            for part, value in (whole.items() if isinstance(whole, Mapping) else [("", whole)])
+        }
+        for label, result in results.items()
+    }
+    told = []
+    for name, values in differing(flat).items():
+        by_value: dict[str, list[str]] = {}
+        for label, value in values.items():
+            shown = " + ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+            shown = "none" if value is None else shortened(shown or "none", 40)
+            by_value.setdefault(shown, []).append(short(label, 14))
+        each = (f"{shown} ({', '.join(labels)})" for shown, labels in by_value.items())
+        told += [f"{name} {', '.join(each)}"] if len(by_value) > 1 else []
+    more = f"; and {len(told) - MOST_TOLD} more" if len(told) > MOST_TOLD else ""
+    return f"settings differ: {'; '.join(told[:MOST_TOLD])}{more}" if told else ""
+
+
+def floors_of(results: Mapping[str, Result]) -> list[str]:
+    """Like "a, b: the clean model gets nothing right", of those that have clean outcomes; without
+    labels where it is true of all."""
+    floors: dict[str, list[str]] = {}
+    for label, result in results.items():
+        clean = result.frames.get("clean", pd.DataFrame())
+        floor = floor_of(clean) if {"correct", "answer"} <= {*clean} else ""
+        floors.setdefault(floor, []).append(short(label, 14))
+    return [
+        floor if len(labels) == len(results) else f"{', '.join(labels)}: {floor}"
+        for floor, labels in floors.items()
+        if floor
+    ]
 
 
 def cautions(n: int, floor: str = "", *, of: str = "examples") -> list[str]:

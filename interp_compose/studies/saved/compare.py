@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from interp_compose.runs.result import Result, store
 from interp_compose.studies.cap.result import CapCurve
 from interp_compose.studies.core import report
 from interp_compose.studies.core.result import StudyResult
-from interp_compose.studies.core.text import differences_told
+from interp_compose.studies.core.text import differences_told, differing, floors_of, unlike
 from interp_compose.studies.saved.options import CompareCommand
 from interp_compose.studies.saved.read import load_result
 
@@ -46,7 +47,7 @@ def run(command: CompareCommand) -> str:
     figures = compared_figures(results)
     study = next(iter(results.values())).study()
     folders = dict(zip(results, map(str, command.folders), strict=True))
-    config = {"study": study, "results": folders, "settings": differing(results)}
+    config = {"study": study, "results": folders, "settings": _settings(results)}
     pairs, unpaired = paired(results)
     frames = {TABLE: table} | ({PAIRED: pairs} if len(pairs) else {})
     kept = Result(config=config, frames=frames, versions=environment_versions())
@@ -107,47 +108,45 @@ def joined(results: Mapping[str, StudyResult]) -> pd.DataFrame:
 
 def paired(results: Mapping[str, StudyResult]) -> tuple[pd.DataFrame, list[str]]:
     """CAP curves: the first one's accuracies minus each other's, paired by example; and notes of
-    those that are of other examples."""
+    those that are of other examples or settings."""
     (first, one), *others = results.items()
     frames, notes = [pd.DataFrame()], []
     for second, other in others:
         if isinstance(one, CapCurve) and isinstance(other, CapCurve):
             try:
-                table = one.differences_from(other)
-            except InputError as unlike:
-                notes.append(f"! {first} and {second} are not paired: {unlike}")
+                with warnings.catch_warnings():
+                    warnings.filterwarnings("ignore", "settings differ")  # which is a note here
+                    table = one.differences_from(other)
+            except InputError as other_examples:
+                notes.append(f"! {first} and {second} are not paired: {other_examples}")
                 continue
+            told = unlike({first: one, second: other}, ["pooling"])
+            notes += [f"! {told}"] if told else []
             frames.append(table.assign(first=first, second=second))
     table = pd.concat(frames, ignore_index=True)
     named = ["first", "second"] if len(table) else []
     return table[[*named, *(column for column in table if column not in named)]], notes
 
 
-def differing(results: Mapping[str, StudyResult]) -> dict[str, dict[str, Any]]:
-    """Settings that are not the same in all: name -> label -> value."""
-    names = dict.fromkeys(name for result in results.values() for name in result.config)
-    found = {}
-    for name in names:
-        values = {label: result.config.get(name) for label, result in results.items()}
-        if any(value != next(iter(values.values())) for value in values.values()):
-            found[name] = values
-    return found
+def _settings(results: Mapping[str, StudyResult]) -> dict[str, dict[str, Any]]:
+    return differing({label: result.config for label, result in results.items()})
 
 
 def compared_figures(results: Mapping[str, StudyResult]) -> dict[str, ChartFigure]:
     """A figure for each line chart that all results have, by its name."""
     drawn = {label: result.figures() for label, result in results.items()}
-    found = {}
+    found, told = {}, [unlike(results), *floors_of(results)]
     for name in next(iter(drawn.values())):
         charts = {label: own[name].chart for label, own in drawn.items() if name in own}
-        chart = facets({k: one for k, one in charts.items() if isinstance(one, Chart)})
+        chart = facets({k: one for k, one in charts.items() if isinstance(one, Chart)}, told)
         if chart is not None and len(charts) == len(results):
             found[name] = draw(chart)
     return found
 
 
-def facets(charts: Mapping[str, Chart]) -> Chart | None:
-    """A panel for each line that the charts share, and in it a line for each chart.
+def facets(charts: Mapping[str, Chart], told: Sequence[str] = ()) -> Chart | None:
+    """A panel for each line that the charts share, and in it a line for each chart; ``told`` is
+    what the subtitle says of them beside what all say.
 
     None where they share fewer than two axes or no line, or where panels would be too many.
     """
@@ -180,7 +179,7 @@ def facets(charts: Mapping[str, Chart]) -> Chart | None:
     return replace(
         first,
         title=_title([chart.title for chart in charts.values()]),
-        subtitle=subtitle_of(*shared),
+        subtitle=subtitle_of(*dict.fromkeys([*shared, *told])),
         panels=panels,
         x_ticks=first.x_ticks
         if first.x_notes
@@ -236,7 +235,7 @@ def page(
     """What was asked, the figures and the tables, as one page that needs no network."""
     settings = [
         [name, *(shortened(str(values[label]), 40) for label in results)]
-        for name, values in differing(results).items()
+        for name, values in _settings(results).items()
     ]
     title = report.title_of(type(next(iter(results.values()))))
     return report.page(

@@ -9,7 +9,16 @@ from typing import Any, Final, NamedTuple
 import pandas as pd
 
 from interp_compose.errors import InputError
-from interp_compose.plots.chart import Chart, Level, Line, Panel, model_name, short, side_by_side
+from interp_compose.plots.chart import (
+    Chart,
+    Level,
+    Line,
+    Panel,
+    model_name,
+    short,
+    side_by_side,
+    subtitle_of,
+)
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import (
     CLEAN_STYLE,
@@ -150,6 +159,7 @@ def similarity_comparison(
     frames: Mapping[str, pd.DataFrame],
     *,
     metric: str,
+    about: Sequence[str] = (),
     normalised_depth: bool = True,
 ) -> ChartFigure:
     """Several models in one figure: one curve per label, one panel per subset that all have.
@@ -183,7 +193,7 @@ def similarity_comparison(
     return _draw(
         metric,
         title=f"Agreement with people, {pooling} pooling",
-        subtitle=f"bands: {INTERVALS} · dotted: the clean model",
+        subtitle=subtitle_of(*about, f"bands: {INTERVALS}", "dotted: the clean model"),
         x_title=where.format("texts are"),
         x_is_share=normalised_depth,
         panels=panels,

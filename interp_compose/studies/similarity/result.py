@@ -33,6 +33,7 @@ from interp_compose.studies.core.text import (
     decimal,
     interval,
     text_table,
+    unlike,
     with_controls_named,
 )
 
@@ -429,5 +430,8 @@ def compare_similarities(
                 f"{', '.join(np.unique(curve.frame['pooling']))}"
             )
     return similarity_comparison(
-        frames, metric=first._metric(metric), normalised_depth=normalised_depth
+        frames,
+        metric=first._metric(metric),
+        about=[unlike(curves, ["pooling"])],
+        normalised_depth=normalised_depth,
     )
