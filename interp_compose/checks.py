@@ -37,6 +37,15 @@ def check_names(option: str, given: Sequence[str], known: Iterable[str]) -> None
         )
 
 
+def check_unread(option: str, given: Any, default: Any, **instead: str) -> None:
+    """Refuse fields of ``given`` that have another value than in ``default``, and that a study sets
+    itself: by name, those that are asked for ``instead`` of them."""
+    for name, other in instead.items():
+        value = getattr(given, name)
+        if value != getattr(default, name):
+            raise OptionError(f"{option}.{name}={value!r} is not read here: give {other} instead")
+
+
 TELLING: Final = ("weights_sha256", "task", "unit", "mode", "seed", "layers", "n_examples")
 """Settings that tell results of models of one name apart."""
 

@@ -75,6 +75,11 @@ def test_seeds_by_number_and_by_name(seeds: list[int]) -> None:
         ({"rates": [0.0]}, OptionError, r"rates hold 0.0; expected .* in \(0, 1\]"),
         ({"rates": [1.01]}, OptionError, "rates hold 1.01"),
         ({"rates": [float("nan")]}, OptionError, "rates hold nan"),
+        (
+            {"config": TrainConfig(seed=9)},
+            OptionError,
+            "config.seed=9 is not read here: give seeds",
+        ),
         ({"versions": ("ft",)}, OptionError, "versions=.*expected two or all of"),
         ({"versions": ("ft", "ft")}, OptionError, "versions=.*each once"),
         ({"versions": ("ft", "CARMA")}, OptionError, "versions=.*expected two or all of"),
@@ -221,7 +226,7 @@ def test_the_source_is_known_by_its_candidates_and_not_by_its_name() -> None:
 
 
 def test_a_plan_says_what_it_will_train_on() -> None:
-    config = TrainConfig(max_steps=3, seed=9)
+    config = TrainConfig(max_steps=3)
     plan = tiny_plan(seeds=[5, 2], config=config, rates=[0.25, 1.0], layers=[1.0, 0])
     assert plan.training == config
     asked = {name: plan.cap.config[name] for name in ("layers", "pooling", "controls", "unit")}

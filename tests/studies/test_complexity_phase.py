@@ -194,6 +194,19 @@ def test_an_axis_that_cannot_be_is_refused(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "instead"),
+    [("seed", 5, "first_seed"), ("init_rate", 0.4, "init_rates"), ("weight_decay", 1.0, "weight_")],
+)
+def test_settings_of_a_run_that_the_grid_states_are_refused(
+    field: str, value: float, instead: str, tmp_path: Path
+) -> None:
+    run = PhaseRun(**{field: value})
+    with pytest.raises(OptionError, match=rf"run.{field}={value} is not read here: give {instead}"):
+        phase_diagram([0.3], [0.0], tmp_path / "out", seeds=1, run=run)
+    assert not (tmp_path / "out").exists()
+
+
 def test_which_came_first() -> None:
     looks = pd.DataFrame(
         {

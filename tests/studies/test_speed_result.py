@@ -20,7 +20,7 @@ from interp_compose.studies.fitting_speed.measure import (
 )
 from interp_compose.studies.fitting_speed.result import PAIRS, RUNS, SAMPLES, FittingSpeed
 
-TINY = PhaseRun(d_model=8, d_mlp=12, samples=50, steps=8, batch_size=20, n_layers=5)
+TINY = PhaseRun(d_model=8, d_mlp=12, samples=50, steps=8, batch_size=20)
 CONFIG = {"norm": "pre", "d_model": 8, "samples": 4}
 PLACES = [(0.4, 2, 0), (0.4, 2, 1), (0.8, 2, 0), (0.8, 2, 1)]
 
@@ -84,6 +84,10 @@ def test_every_run_of_a_grid_is_measured(tmp_path: Path) -> None:
         ({"seeds": 0}, "seeds=0"),
         ({"evaluate_every": 0}, "evaluate_every=0"),
         ({"run": replace(TINY, samples=0)}, "samples=0"),
+        ({"run": replace(TINY, n_layers=5)}, "run.n_layers=5 is not read here: give depths"),
+        ({"run": replace(TINY, violations=1)}, "run.violations=1 is not read"),
+        ({"run": replace(TINY, init_rate=0.5)}, "run.init_rate=0.5 is not read"),
+        ({"run": replace(TINY, evaluate_every=7)}, "evaluate_every=7 is not read"),
         ({"run": replace(TINY, batch_size=0)}, "batch_size=0"),
     ],
 )

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool
 
-from interp_compose.checks import drawn, drawn_told
+from interp_compose.checks import check_unread, drawn, drawn_told
 from interp_compose.errors import InputError, OptionError
 from interp_compose.models.layers import resolve_layers
 from interp_compose.models.lens_model import LensModel
@@ -59,7 +59,8 @@ class CompareOptions(Execution):
     carma: CarmaConfig | None = None
     """By default :class:`CarmaConfig` with its own defaults."""
     config: TrainConfig | None = None
-    """Of both trainings; by default :meth:`TrainConfig.suggested`. Its seed is not read."""
+    """Of both trainings; by default :meth:`TrainConfig.suggested`. Its seed is given by
+    ``seeds``."""
     synonyms: str | Path | SynonymSource = "auto"
     """A source, or what :func:`.synonyms.synonym_source` takes."""
     rates: Sequence[float] = (0.25, 0.4)
@@ -137,6 +138,7 @@ def plan_comparison(
     if carma.weight == 0:
         raise OptionError("λ (weight) is 0: both versions would be the same; expected above 0")
     config = asked.config or TrainConfig.suggested(sum(w.numel() for w in model.parameters()))
+    check_unread("config", config, TrainConfig(), seed="seeds")
     if not task.test:
         raise InputError("the task's test split is empty; there is nothing to compare on.")
     among = task.answer_set(asked.answers)

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from interp_compose._versions import gathered_versions
-from interp_compose.checks import is_whole
+from interp_compose.checks import check_unread, is_whole
 from interp_compose.errors import OptionError
 from interp_compose.runs.checkpoint import clear_together
 from interp_compose.runs.files import atomic_write, json_bytes, read_json
@@ -253,8 +253,8 @@ class FittingSpeedOptions(SpeedOptions):
     """What :func:`fitting_speed` takes by name."""
 
     run: PhaseRun | None = None
-    """Everything else. Its init rate, layers, violations, seed, hold_out and evaluate_every are
-    not read."""
+    """Everything else. Its init rate, layers, violations and seed are the grid's; all pairs are
+    trained on."""
 
 
 @keywords(FittingSpeedOptions)
@@ -282,11 +282,16 @@ def fitting_speed(
         asked: every option.
 
     Raises:
-        OptionError: a grid that is empty or repeats; a shape, a rate or data that cannot be.
+        OptionError: a grid that is empty or repeats; a shape, a rate or data that cannot be; a
+            ``run`` that states what the grid or ``evaluate_every`` does.
         InputError: ``out`` holds another sweep.
         ModelError: runs failed; the others are kept. Names the first and its log.
     """
-    base = base_of(asked.run or PhaseRun(), asked.evaluate_every)
+    base = asked.run or PhaseRun()
+    axes = {field: axis for axis, field in AXES.items()}
+    axes |= {"seed": "first_seed", "evaluate_every": "evaluate_every"}
+    check_unread("run", base, PhaseRun(), **axes)
+    base = base_of(base, asked.evaluate_every)
     runs = _runs(base, init_rates, depths, violations, asked)
     folders = trained(WORK, TRAIN, runs, out, asked)
     return _measured(runs, folders, grid_config("speed", runs, AXES))
@@ -313,10 +318,11 @@ def run(command: SpeedCommand) -> FittingSpeed:
     depths = whole_numbers(command.depths, "depths")
     groups = whole_numbers(command.violations, "violations")
     base = PhaseRun() if command.paper is None else PRESETS[command.paper].run
-    base = replace(base, **asdict(command.run), weight_decay=command.weight_decay)
-    base = base_of(base, command.grid.evaluate_every)
+    every = PhaseRun.evaluate_every  # a preset's is not the study's, which --evaluate-every says
+    shape = asdict(command.run)
+    base = replace(base, **shape, weight_decay=command.weight_decay, evaluate_every=every)
     given = vars(command.grid) | {"run": base}
-    runs = _runs(base, rates, depths, groups, command.grid)
+    runs = _runs(base_of(base, command.grid.evaluate_every), rates, depths, groups, command.grid)
     out = command.output.out
     return run_grid(
         command.output,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from interp_compose._versions import gathered_versions
+from interp_compose.checks import check_unread
 from interp_compose.errors import OptionError
 from interp_compose.runs.files import read_json
 from interp_compose.runs.folder import versions_of
@@ -42,7 +43,7 @@ class PhasesOptions(GridOptions):
     """What :func:`phase_diagram` takes by name."""
 
     run: PhaseRun | None = None
-    """Everything else; its init rate, weight decay and seed are not read."""
+    """Everything else; its init rate, weight decay and seed are the grid's."""
 
 
 @keywords(PhasesOptions)
@@ -65,11 +66,14 @@ def phase_diagram(
         asked: every option.
 
     Raises:
-        OptionError: a grid that is empty or repeats; a shape, a rate or data that cannot be.
+        OptionError: a grid that is empty or repeats; a shape, a rate or data that cannot be; a
+            ``run`` that states what the grid does.
         InputError: ``out`` holds another sweep.
         ModelError: runs failed; the others are kept. Names the first and its log.
     """
     base = asked.run or PhaseRun()
+    axes = {field: axis for axis, field in AXES.items()}
+    check_unread("run", base, PhaseRun(), **{**axes, "seed": "first_seed"})
     if not base.hold_out:
         raise OptionError(
             "run.hold_out=False leaves no unseen pairs, on which phases depend; ic.fitting_speed "
