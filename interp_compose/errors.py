@@ -45,10 +45,10 @@ def shortened(text: str, limit: int = LONGEST) -> str:
     return f"{before} … {after}"
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, known: Iterable[str], most: int = 1) -> str:
     """Like "; did you mean 'layers'?", or an empty text where nothing known is near."""
-    near = get_close_matches(word, list(known), 1, cutoff=0.6)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    near = get_close_matches(word, list(known), most, cutoff=0.6)
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
 def first_line(error: BaseException, limit: int = 160) -> str:

@@ -875,6 +875,9 @@ def calls_of_data() -> Iterator[Call]:
         path=lambda: W.out / "t.jsonl",
         also=None,
     )
+    yield called(
+        ic.attention_leak, model=lambda: W.model, tokens=lambda: TEXTS[:1], keys=[1], draws=1
+    )
     yield called(ic.save_weights, model=lambda: W.model, path=lambda: W.out / "w.safetensors")
     yield called(ic.load_weights, model=lambda: W.model, path=lambda: W.weights)
     yield called(ic.save_decoder, model=lambda: W.model, folder=lambda: W.out)
@@ -882,6 +885,7 @@ def calls_of_data() -> Iterator[Call]:
     loaded = called(
         ic.load_model,
         source=lambda: W.folder,
+        name="own",
         tokenizer=None,
         device="cpu",
         dtype=None,

@@ -21,6 +21,7 @@ from interp_compose.interventions.select import (
 )
 from interp_compose.models.layers import Layers
 from interp_compose.models.lens_model import LensModel
+from interp_compose.models.texts import Inputs, as_call
 from interp_compose.tensors import seeded
 from interp_compose.types import Read
 
@@ -52,7 +53,7 @@ class Leak:
 @torch.no_grad()
 def attention_leak(
     model: LensModel,
-    tokens: Int[Tensor, "batch pos"],
+    tokens: Inputs,
     *,
     keys: Positions,
     attention_mask: Int[Tensor, "batch pos"] | None = None,
@@ -64,6 +65,7 @@ def attention_leak(
     seed: int = 0,
 ) -> Leak:
     """Knock out ``keys`` as :func:`.mask_attention.mask_attention` does, replace them, and compare.
+    ``tokens`` are token ids, a text or several, as of a call of the model.
 
     Every token named is replaced by one drawn at random from the vocabulary, ``draws`` times, and
     all positions outside ``keys`` that could see one are compared with what they were. With
@@ -89,6 +91,7 @@ def attention_leak(
         )
     check_seed(seed)
     read: Read = "hidden" if model.bidirectional else "logits"
+    tokens, attention_mask = as_call(model, tokens, attention_mask)
     clean = model.forward(tokens, attention_mask=attention_mask, read=read)
     mask = torch.ones_like(tokens) if attention_mask is None else attention_mask
     masked = resolve_positions(model, keys, tokens, mask, "keys")

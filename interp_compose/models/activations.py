@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose.errors import OptionError, warn
+from interp_compose.errors import OptionError, did_you_mean, warn
 from interp_compose.models.hook_proofs import field, instead_of
 from interp_compose.models.hooks import check_point, hooked, matching_hooks, takes_hooks
 from interp_compose.models.shown import READ_INSTEAD, hook_points
@@ -46,8 +46,8 @@ class Activations(dict[str, Tensor]):
                 self._model.proofs.prove_shown([name])
                 return self[kept[id(points[name])]]
         raise OptionError(
-            f"no activation {key!r} was kept: expected one of {len(self)}, such as "
-            f"{_some(list(self), 3)}, or a short form, such as ('resid_pre', 0)."
+            f"no activation {key!r} was kept{did_you_mean(str(key), self, 3)}; expected one of "
+            f"{len(self)}, such as {_some(list(self), 3)}, or a short form: ('resid_pre', 0)."
         )
 
     def _spelled(self, key: Any) -> list[str]:

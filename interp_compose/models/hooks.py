@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from inspect import signature
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from interp_compose.errors import InputError, InterventionError, OptionError
+from interp_compose.errors import InputError, InterventionError, OptionError, did_you_mean
 from interp_compose.models.recompute import acted
 from interp_compose.types import HookFn
 
@@ -33,11 +33,12 @@ class HookLog:
     def watching(self, fn: HookFn, name: str) -> HookFn:
         """``fn``, with a note of whether it ran and whether it edited the activation."""
         self._fired.setdefault(name, False)
+        called = _as_called(fn, name)
 
         def hook_fn(activation: Tensor, hook: Any) -> Tensor | None:
             self._fired[name] = True
             before = _version(activation)
-            result = fn(activation, hook)
+            result = called(activation, hook)
             if result is not None:
                 self._returned.add(name)
                 _check_result(result, activation, name)
@@ -103,11 +104,37 @@ def matching_hooks(model: LensModel, hook: str | Callable[[str], bool]) -> list[
     known = model.hook_names
     names = [hook] if isinstance(hook, str) else [name for name in known if hook(name)]
     if not names or names[0] not in known:
+        near = did_you_mean(hook, known, 3) if isinstance(hook, str) else ""
+        near = near or f"; for example {', '.join(list(known)[:4])}."
         raise OptionError(
-            f"no hook point matches {hook!r} on {model.name!r} ({model.architecture}); "
-            f"for example {', '.join(list(known)[:4])}. model.hook_names lists all."
+            f"no hook point matches {hook!r} on {model.name!r} ({model.architecture}){near} "
+            "model.hook_names lists all."
         )
     return names
+
+
+def _as_called(fn: Any, name: str) -> HookFn:
+    """``fn`` as a function of two: of an activation and its hook point, which goes to its argument
+    "hook", as in TransformerLens, or else is the second.
+
+    Raises:
+        OptionError: it cannot be called so.
+    """
+    try:
+        takes = signature(fn)
+    except (TypeError, ValueError):  # such as a function written in C
+        return fn  # type: ignore[no-any-return]
+    for by_name in ("hook" in takes.parameters, "hook" not in takes.parameters):
+        with suppress(TypeError):
+            if by_name:
+                takes.bind(None, hook=None)
+                return lambda activation, hook: fn(activation, hook=hook)
+            takes.bind(None, None)
+            return fn  # type: ignore[no-any-return]
+    raise OptionError(
+        f"the hook at {name} takes {takes}: expected a function of an activation and its hook "
+        "point that returns a tensor or None, such as lambda activation, hook: activation * 0.5"
+    )
 
 
 @contextmanager

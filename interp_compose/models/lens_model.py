@@ -593,7 +593,8 @@ class LensModel(ABC):
                 it is given: a function's name alone does not tell whether it changed.
 
         Raises:
-            OptionError: a name, or a predicate, that matches no hook point.
+            OptionError: a name, or a predicate, that matches no hook point; a function that cannot
+                be called with an activation and its hook point.
             InterventionError: on leaving, a hook that never fired; at once, an edit that
                 TransformerLens discards.
             CapabilityError: on leaving, an edit at a hook point where a random edit, tried on a few

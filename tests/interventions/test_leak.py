@@ -10,6 +10,7 @@ import torch
 
 from interp_compose.errors import (
     HeadError,
+    InputError,
     InterventionError,
     OptionError,
     PositionError,
@@ -20,6 +21,7 @@ from interp_compose.interventions.leak import attention_leak
 from interp_compose.interventions.mask_attention import mask_attention
 from interp_compose.interventions.pool_at import pool_at
 from interp_compose.models.lens_model import LensModel
+from interp_compose.models.load import load_model
 from tests.architectures import D_VOCAB
 from tests.interventions.shared import (
     MASK,
@@ -48,6 +50,19 @@ def test_exclude_leaks_nothing_and_zero_does(model: LensModel) -> None:
         assert shut.changed == 0.0
         assert 0.0 < shut.unmasked_changed <= 1.0
     assert_clean(model)
+
+
+def test_texts_are_what_their_tokens_are() -> None:
+    model = load_model("mini-idm")
+    texts = ['a young dog is called a "', 'a dog is an animal that "']
+    tokens, mask = model.tokenize(texts)
+    expected = attention_leak(model, tokens, keys="dog", attention_mask=mask, draws=2, mode="zero")
+    assert expected.largest > 0
+    assert attention_leak(model, texts, keys="dog", draws=2, mode="zero") == expected
+    alone = attention_leak(model, texts[0], keys="dog", draws=2)
+    assert (alone.largest, alone.unmasked > 0) == (0.0, True)
+    with pytest.raises(InputError, match="texts make their own"):
+        attention_leak(model, texts, keys="dog", attention_mask=mask)
 
 
 def test_an_open_layer_head_or_query_leaks() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import warnings
+from functools import partial
 from typing import Any
 
 import pytest
@@ -87,6 +89,88 @@ def test_a_hook_that_never_fires_is_an_error(model: LensModel) -> None:
         model.hooks([(RESID, zero)]),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("blocks.1.attn.hook_zz", "blocks.1.attn.hook_z"),
+        ("block.1.hook_resid_pre", "blocks.1.hook_resid_pre"),
+        ("blocks.2.hook_resid_per", "blocks.2.hook_resid_pre"),
+        ("blocks.0.mlp.hook_pots", "blocks.0.mlp.hook_post"),
+    ],
+)
+def test_a_misspelt_name_is_answered_with_the_nearest(
+    model: LensModel, name: str, near: str
+) -> None:
+    told = rf"no hook point matches '{re.escape(name)}'.*did you mean .*'{re.escape(near)}'"
+    with pytest.raises(OptionError, match=told), model.hooks([(name, zero)]):
+        pass
+    for names in (name, [name]):
+        with pytest.raises(OptionError, match=told):
+            model.run_with_cache(TOKENS, names)
+        with pytest.raises(OptionError, match=told):
+            model.capture(TOKENS, names)
+    _, cache = model.run_with_cache(TOKENS, near)
+    with pytest.raises(OptionError, match=f"did you mean '{re.escape(near)}'"):
+        cache[name]
+
+
+class Halving:
+    def __call__(self, activation: Tensor, hook: Any) -> Tensor:
+        return activation / 2
+
+    def method(self, value: Tensor, point: Any = None) -> Tensor:
+        return value / 2
+
+
+def halved(value: Tensor, factor: float, hook: Any) -> Tensor:
+    return value * factor
+
+
+def by_keyword(value: Tensor, *, hook: Any) -> Tensor:
+    return value / 2
+
+
+HALVING: dict[str, Any] = {
+    "of two": lambda activation, hook: activation / 2,
+    "other names": lambda x, h: x / 2,
+    "any": lambda *given: given[0] / 2,
+    "any by name": lambda x, **given: x / (2 if "hook" in given else 1),
+    "keyword": by_keyword,
+    "partial by name": partial(halved, factor=0.5),
+    "object": Halving(),
+    "method": Halving().method,
+}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("fn", HALVING.values(), ids=HALVING)
+def test_functions_that_take_an_activation_and_its_hook_point(model: LensModel, fn: Any) -> None:
+    expected = model.run_with_hooks(TOKENS, [(RESID, HALVING["of two"])])
+    assert torch.equal(model.run_with_hooks(TOKENS, [(RESID, fn)]), expected)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x,
+        lambda: None,
+        lambda x, y, z: x,
+        partial(halved, factor=0.5, hook=None, value=3),
+        Halving,
+    ],
+)
+def test_functions_that_take_something_else_are_refused_before_a_call(
+    model: LensModel, fn: Any
+) -> None:
+    before = n_hooks(model)
+    with (
+        pytest.raises(OptionError, match=r"blocks\.1\.hook_resid_pre takes \(.*lambda activation,"),
+        model.hooks([(RESID, fn)]),
+    ):
+        raise AssertionError("the block was entered")
+    assert n_hooks(model) == before
 
 
 def test_a_name_that_does_not_exist_is_refused(model: LensModel) -> None:
