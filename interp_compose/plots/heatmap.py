@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, Literal, TypeGuard
 
 from interp_compose.errors import InputError
@@ -155,12 +156,22 @@ class HeatMap:
             if not is_measured(value)
         ]
 
+    @cached_property
+    def _number_format(self) -> str:
+        """``value_format``; where two decimals would not tell the colours apart, two digits of the
+        numbers' spread."""
+        numbers = [value for _, _, value in self.measured] + [0.0] * self.diverging
+        spread = max(numbers, default=0.0) - min(numbers, default=0.0)
+        if self.value_format != ".2f" or self.log or self.limits or not 0 < spread < 0.1:
+            return self.value_format
+        return f".{min(1 - math.floor(math.log10(spread)), 9)}f"
+
     def text(self, row: int, column: int) -> str:
         """A cell's number as it is written, or what it means that there is none."""
         value = self.values[row][column]
         if not is_measured(value):
             return self.gap_name
-        text = format(value, self.value_format)
+        text = format(value, self._number_format)
         if not any(digit in text for digit in "123456789"):
-            text = format(0.0, self.value_format)  # no "-0.00"
+            text = format(0.0, self._number_format)  # no "-0.00"
         return text.replace("-", "\N{MINUS SIGN}")

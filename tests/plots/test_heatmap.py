@@ -340,3 +340,21 @@ def test_the_figure_grows_with_its_rows_within_limits() -> None:
 def test_what_is_no_map_is_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         heatmap(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"values": [[0.003, -0.0012, 0.0]]}, ["0.0030", "\N{MINUS SIGN}0.0012", "0.0000"]),
+        ({"values": [[0.3, -0.0012, 0.0]]}, ["0.30", "0.00", "0.00"]),
+        ({"values": [[0.501, 0.504, 0.5]], "diverging": False}, ["0.5010", "0.5040", "0.5000"]),
+        ({"values": [[0.501, 0.504, 0.5]]}, ["0.50", "0.50", "0.50"]),  # of colours from 0
+        ({"values": [[0.01] * 3], "diverging": False, "limits": (0.0, 1.0)}, ["0.01"] * 3),
+        ({"values": [[0.0] * 3]}, ["0.00"] * 3),
+    ],
+)
+def test_numbers_have_the_digits_that_tell_colours_apart(
+    changes: dict[str, object], expected: list[str]
+) -> None:
+    made = heatmap(1, 3, **changes)
+    assert [made.text(0, j) for j in range(3)] == expected

@@ -274,9 +274,14 @@ def test_a_clean_model_that_gets_nothing_right_is_named() -> None:
         name = name.removesuffix(" (control)")
         rows = curve.frame[curve.frame["pooling"] == name]
         assert line.y == pytest.approx(rows["target_logprob"].tolist())
-        at_0 = outcomes.query("layer == 0 and pooling == @name")["target_logprob"]
-        half = 2.446912 * statistics.stdev(at_0) / math.sqrt(N)  # t of 6 degrees of freedom
+        at_0 = outcomes.query("layer == 0 and pooling == @name").set_index("example")
+        before = clean.set_index("example")["target_logprob"]
+        changes = [at_0["target_logprob"][e] - before[e] for e in before.index]
+        half = 2.446912 * statistics.stdev(changes) / math.sqrt(N)  # t of 6 degrees of freedom
         assert line.high[0] - line.y[0] == pytest.approx(half, rel=1e-6)
+        assert line.y[0] - line.low[0] == pytest.approx(half, rel=1e-6)
+    told = "95 % intervals of the change from clean, paired by example"
+    assert told in figures["cap_logprob"].chart.subtitle
     assert said not in make_curve().summary()
     assert "notes" not in json.loads(_large()._files()["result.json"])
 

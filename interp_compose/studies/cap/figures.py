@@ -76,7 +76,7 @@ def logprob_figure(
             ("task", "unit"),
             filtered_of(config),
             f"mean over {counted(int(frame['n'].max()), 'examples')}",
-            _intervals(lines),
+            f"{_intervals(lines)} of the change from clean, paired by example",
         ),
         x_title=DEPTH_TITLE if normalised_depth else LAYER_TITLE,
         y_title="log-probability (nats)",

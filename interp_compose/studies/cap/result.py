@@ -300,7 +300,8 @@ class CapCurve(StudyResult):
             normalised_depth: the x axis is depth in per cent instead of the layer's number.
             average: one curve, of accuracies averaged over mean, max and sum, instead of one each.
             value: "target_logprob": the mean log-probability of the answer (nats), with Student's t
-                interval over examples.
+                interval of its change from the clean model, paired by example: where the band does
+                not hold the clean level, pooling changes it.
         """
         from interp_compose.studies.cap.figures import curve_figure, logprob_figure
 
@@ -308,7 +309,9 @@ class CapCurve(StudyResult):
             if average:
                 raise OptionError("average=True is of accuracies; leave it out")
             return logprob_figure(
-                _logprobs(self.outcomes).merge(self.frame[["layer", "depth", "pooling"]]),
+                _logprobs(self.outcomes, self.clean).merge(
+                    self.frame[["layer", "depth", "pooling"]]
+                ),
                 clean=float(self.clean["target_logprob"].mean()),
                 config=self.config,
                 normalised_depth=normalised_depth,
@@ -492,15 +495,15 @@ def compare_curves(
     return comparison_figure(frames, clean, how=how, about=about, normalised_depth=normalised_depth)
 
 
-def _logprobs(outcomes: pd.DataFrame) -> pd.DataFrame:
-    """A row per layer and pooling: target_logprob, a mean with its interval low, high; n."""
-    rows = []
+def _logprobs(outcomes: pd.DataFrame, clean: pd.DataFrame) -> pd.DataFrame:
+    """A row per layer and pooling: target_logprob, a mean; low and high, the clean mean with the
+    interval of the paired difference to it; n. How examples differ is in neither."""
+    rows, before = [], clean.set_index("example")["target_logprob"]
     for (layer, pooling), group in outcomes.groupby(["layer", "pooling"], sort=False):
-        values = group["target_logprob"].tolist()
-        low, high = mean_interval(values)
-        mean = sum(values) / len(values)
-        ends = {"target_logprob": mean, "low": low, "high": high, "n": len(values)}
-        rows.append({"layer": layer, "pooling": pooling, **ends})
+        values = group.set_index("example")["target_logprob"].loc[before.index]
+        ends = (before.mean() + end for end in mean_interval((values - before).tolist()))
+        shown = dict(zip(("low", "high"), ends, strict=True), target_logprob=values.mean())
+        rows.append({"layer": layer, "pooling": pooling, **shown, "n": len(values)})
     return pd.DataFrame(rows).sort_values(["pooling", "layer"], key=OUTCOMES.place)
 
 
