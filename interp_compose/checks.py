@@ -89,12 +89,12 @@ def drawn(examples: Sequence[T], limit: int | None, seed: int = 0) -> tuple[T, .
 
 
 def drawn_told(limit: int | None, seed: int = 0, *, n: int | None = None) -> str:
-    """Like "20 of 285, drawn at random with seed 0", of ``n`` examples or of each split; an empty
-    text of all of them."""
+    """Like ", 20 of 285, drawn at random with seed 0", behind a name, of ``n`` examples or of each
+    split; an empty text of all of them."""
     if limit is None or (n is not None and limit >= n):
         return ""
     which = f"{limit:,} of {n:,}" if n is not None else f"at most {limit:,} of each split"
-    return f"{which}, drawn at random with seed {seed}"
+    return f", {which}, drawn at random with seed {seed}"
 
 
 def is_whole(value: Any) -> bool:

@@ -26,13 +26,13 @@ def check_device(device: str | int | torch.device) -> None:
     try:
         torch.ones(1, device=device).cpu()
     except (RuntimeError, AssertionError, ImportError) as refusal:
-        kind, there = torch.accelerator.current_accelerator(), ["cpu"]
-        if kind is not None:
-            there += [f"{kind.type}:{i}" for i in range(torch.accelerator.device_count())]
-        why = f" ({first_line(refusal, 90)})" if str(device).partition(":")[0] in str(there) else ""
+        there = [
+            f"{torch.accelerator.current_accelerator()}:{i}"
+            for i in range(torch.accelerator.device_count())
+        ]
         raise DeviceError(
-            f"device {str(device)!r} cannot be used on this machine with this PyTorch "
-            f"({torch.__version__}){why}: expected one of {', '.join(there)}"
+            f"device {str(device)!r} cannot be used by this PyTorch ({torch.__version__}) on this "
+            f"machine ({first_line(refusal, 50)}): expected one of {', '.join(['cpu', *there])}"
         ) from refusal
 
 

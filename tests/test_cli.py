@@ -257,9 +257,7 @@ def test_the_limit_of_transplant_draws_by_the_seed(tmp_path: Path) -> None:
     for seed in ("1", "2"):
         cli.main([*command, str(tmp_path / seed), "--seed", seed])
     one, two = (ic.Transplants.load(tmp_path / seed) for seed in ("1", "2"))
-    assert re.fullmatch(
-        r"mini-idm \(3 of [\d,]+, drawn at random with seed 1\)", one.config["task"]
-    )
+    assert re.fullmatch(r"mini-idm, 3 of [\d,]+, drawn at random with seed 1", one.config["task"])
     assert not one.pairs["source"].equals(two.pairs["source"])
 
 

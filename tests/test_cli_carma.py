@@ -60,7 +60,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
 def test_what_is_printed(ran: Ran) -> None:
     lines = ran.printed.splitlines()
     told = "at most 12 of each split, drawn at random with seed 42"
-    assert lines[0] == f"model mini-base · task mini-sst ({told}) · 2 seeds"
+    assert lines[0] == f"model mini-base · task mini-sst, {told} · 2 seeds"
     assert sum(line.startswith("CAP at layer") for line in lines) == 2
     assert (
         "! 2 of 2 ft runs had visibly not converged: 2 steps are too few to come to rest." in lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import signature
 from typing import TYPE_CHECKING, Any
@@ -124,17 +124,16 @@ def _as_called(fn: Any, name: str) -> HookFn:
         takes = signature(fn)
     except (TypeError, ValueError):  # such as a function written in C
         return fn  # type: ignore[no-any-return]
-    for by_name in ("hook" in takes.parameters, "hook" not in takes.parameters):
-        with suppress(TypeError):
-            if by_name:
-                takes.bind(None, hook=None)
-                return lambda activation, hook: fn(activation, hook=hook)
-            takes.bind(None, None)
-            return fn  # type: ignore[no-any-return]
-    raise OptionError(
-        f"the hook at {name} takes {takes}: expected a function of an activation and its hook "
-        "point that returns a tensor or None, such as lambda activation, hook: activation * 0.5"
-    )
+    named = (p for p in takes.parameters.values() if p.kind is not p.POSITIONAL_ONLY)
+    by_name = "hook" in (p.name for p in named)
+    try:
+        takes.bind(*[None] * (2 - by_name), **{"hook": None} if by_name else {})
+    except TypeError as misfit:
+        raise OptionError(
+            f"the hook at {name} takes {takes}: expected a function of an activation and its hook "
+            "point that returns a tensor or None, such as lambda activation, hook: activation * 0.5"
+        ) from misfit
+    return (lambda activation, hook: fn(activation, hook=hook)) if by_name else fn
 
 
 @contextmanager

@@ -136,7 +136,7 @@ HALVING: dict[str, Any] = {
     "of two": lambda activation, hook: activation / 2,
     "other names": lambda x, h: x / 2,
     "any": lambda *given: given[0] / 2,
-    "any by name": lambda x, **given: x / (2 if "hook" in given else 1),
+    "by position": lambda value, hook, /: value / 2,
     "keyword": by_keyword,
     "partial by name": partial(halved, factor=0.5),
     "object": Halving(),

@@ -382,7 +382,7 @@ def test_what_differs_between_curves_is_named() -> None:
     other = CapCurve.from_outcomes(rows, clean, config, n_layers=N_LAYERS)
     object.__setattr__(one, "config", {**CONFIG, "weights_sha256": "a" * 64, "pooling": ["max"]})
     chart = compare_curves({"GPT-2": one, "own": other}).chart
-    assert chart.title == "Accuracy when tokens are pooled, average over poolings"
+    assert chart.title == "Accuracy when tokens are pooled, average over the poolings of each curve"
     for part in (
         "settings differ: unit word (GPT-2), constituent (own); pooling max (GPT-2), mean (own); ",
         "labels none (GPT-2), NP + VP (own); mode none (GPT-2), broadcast (own) · ",
@@ -394,7 +394,7 @@ def test_what_differs_between_curves_is_named() -> None:
     assert list(drawn(means)) == ["tiny, weights aaaaaa", "tiny, weights bbbbbb"]
     assert "differ" not in compare_curves([one, one]).chart.subtitle
     alone = compare_curves([other, other]).chart
-    assert alone.title == "Accuracy when tokens are pooled, average of mean pooling alone"
+    assert alone.title == chart.title
     assert " · the clean model gets nothing right · " in alone.subtitle
     with pytest.warns(UserWarning, match=r"settings differ: unit word \(this curve\), constituent"):
         one.differences_from(other)

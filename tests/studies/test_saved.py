@@ -144,9 +144,9 @@ def test_a_panel_for_each_line_and_a_line_for_each_result(
 
 def test_settings_that_differ_are_named(curves: list[Path]) -> None:
     one, two = (load_result(folder) for folder in curves)
-    assert differing({"one": one.config, "two": two.config}) == {}
+    assert differing({"one": one, "two": two}) == {}
     changed = type(two)({**two.config, "unit": "token", "new": 1}, two.frames, two.versions)
-    found = differing({"one": one.config, "two": changed.config})
+    found = differing({"one": one, "two": changed})
     assert found["new"] == {"one": None, "two": 1}
     assert found["unit"]["two"] == "token"
     assert set(found) == {"new", "unit"}

@@ -482,14 +482,9 @@ def compare_curves(
     first, *others = (answers_note(curve.config) for curve in given.values())
     about += [note for note in first if all(note in other for other in others)]
     about.append(counted(len(tests[0]), "examples") if same else "different examples")
-    how = f"{pooling} pooling"
-    if pooling == AVERAGE:
-        averaged = {
-            tuple(p for p in POOLINGS if p in {*c.frame["pooling"]}) for c in given.values()
-        }
-        (*most, last), *rest = averaged
-        of = f"of {', '.join(most)} and {last} pooling" if most else f"of {last} pooling alone"
-        how = f"average {'over poolings' if rest else of}"
+    whole = all({*POOLINGS} <= {*curve.frame["pooling"]} for curve in given.values())
+    over = "of mean, max and sum pooling" if whole else "over the poolings of each curve"
+    how = f"average {over}" if pooling == AVERAGE else f"{pooling} pooling"
     about.append(unlike(given, [] if pooling == AVERAGE else ["pooling"]))
     about += floors_of(given)
     return comparison_figure(frames, clean, how=how, about=about, normalised_depth=normalised_depth)

@@ -317,7 +317,7 @@ def limited(task: Task, limit: int | None, seed: int) -> Task:
         return task
     return replace(
         task,
-        name=f"{task.name} ({drawn_told(limit, seed)})",
+        name=f"{task.name}{drawn_told(limit, seed)}",
         train=drawn(task.train, limit, seed),
         validation=drawn(task.validation, limit, seed),
         test=drawn(task.test, limit, seed),

@@ -68,8 +68,7 @@ def run_on_task(
     examples = drawn(split, source.limit, asked.seed)
     sample = drawn_told(source.limit, asked.seed, n=len(split))
     answers = task.answer_set("labels") if tuple(asked.answers) == OF_TASK else asked.answers
-    named = ", ".join(filter(None, [source.split, sample]))
-    asked = replace(asked, answers=answers, task=f"{task.name} ({named})")
+    asked = replace(asked, answers=answers, task=f"{task.name} ({source.split}{sample})")
     planned = noting(plan(model, examples, asked), filtered=task.filtered(source.split))
     return carried_out(planned, command.output)
 

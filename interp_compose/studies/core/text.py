@@ -114,55 +114,50 @@ def floor_of(clean: pd.DataFrame) -> str:
     )
 
 
-def differing(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Settings that are not the same in all of some results: name -> label -> value."""
-    names = dict.fromkeys(name for config in configs.values() for name in config)
-    found = {name: {k: config.get(name) for k, config in configs.items()} for name in names}
-    return {
-        name: values
-        for name, values in found.items()
-        if any(value != next(iter(values.values())) for value in values.values())
+def differing(results: Mapping[str, Result]) -> dict[str, dict[str, Any]]:
+    """Settings, and parts of them, that are not the same in all: name -> label -> value."""
+    flat = {
+        label: {
+            f"{name} {part}".strip(): value
+            for name, whole in result.config.items()
+            for part, value in (whole.items() if isinstance(whole, Mapping) else [("", whole)])
+        }
+        for label, result in results.items()
     }
+    names = dict.fromkeys(name for settings in flat.values() for name in settings)
+    found = {name: {label: own.get(name) for label, own in flat.items()} for name in names}
+    return {name: each for name, each in found.items() if len({*map(str, each.values())}) > 1}
 
 
 def unlike(results: Mapping[str, Result], without: Collection[str] = ()) -> str:
     """Like "settings differ: unit word (a), constituent (b)", all but :data:`OF_MODELS` and those
     ``without``; an empty text where none does."""
-    flat = {
-        label: {
-            f"{name} {part}".strip(): value
-            for name, whole in result.config.items()
-            if name not in {*OF_MODELS, *without} and not name.endswith("sha256")
-            for part, value in (whole.items() if isinstance(whole, Mapping) else [("", whole)])
-        }
-        for label, result in results.items()
-    }
     told = []
-    for name, values in differing(flat).items():
-        by_value: dict[str, list[str]] = {}
+    for name, values in differing(results).items():
+        if name.split()[0] in {*OF_MODELS, *without} or name.endswith("sha256"):
+            continue
+        labels: dict[str, list[str]] = {}
         for label, value in values.items():
-            shown = " + ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-            shown = "none" if value is None else shortened(shown or "none", 40)
-            by_value.setdefault(shown, []).append(short(label, 14))
-        each = (f"{shown} ({', '.join(labels)})" for shown, labels in by_value.items())
-        told += [f"{name} {', '.join(each)}"] if len(by_value) > 1 else []
+            shown = " + ".join(map(str, value)) if isinstance(value, list) else str(value)
+            shown = "none" if value in (None, []) else shortened(shown, 40)
+            labels.setdefault(shown, []).append(short(label, 14))
+        each = (f"{shown} ({', '.join(of)})" for shown, of in labels.items())
+        told.append(f"{name} {', '.join(each)}")
     more = f"; and {len(told) - MOST_TOLD} more" if len(told) > MOST_TOLD else ""
     return f"settings differ: {'; '.join(told[:MOST_TOLD])}{more}" if told else ""
 
 
 def floors_of(results: Mapping[str, Result]) -> list[str]:
-    """Like "a, b: the clean model gets nothing right", of those that have clean outcomes; without
+    """Like "a: the clean model gets nothing right", of those that have clean outcomes; without
     labels where it is true of all."""
-    floors: dict[str, list[str]] = {}
-    for label, result in results.items():
-        clean = result.frames.get("clean", pd.DataFrame())
-        floor = floor_of(clean) if {"correct", "answer"} <= {*clean} else ""
-        floors.setdefault(floor, []).append(short(label, 14))
-    return [
-        floor if len(labels) == len(results) else f"{', '.join(labels)}: {floor}"
-        for floor, labels in floors.items()
-        if floor
-    ]
+    floors = {
+        label: floor_of(result.frames["clean"])
+        for label, result in results.items()
+        if {"correct", "answer"} <= {*result.frames.get("clean", ())}
+    }
+    if len(floors) == len(results) and len({*floors.values()}) == 1:
+        return list(floors.values())[:1]
+    return [f"{short(label, 14)}: {floor}" for label, floor in floors.items() if floor]
 
 
 def cautions(n: int, floor: str = "", *, of: str = "examples") -> list[str]:

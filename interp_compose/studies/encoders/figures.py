@@ -67,7 +67,7 @@ def scores_figure(summary: pd.DataFrame, metric: str, config: Mapping[str, Any])
     tasks = ", ".join(dict.fromkeys(titles))
     shown = {*rows["output"], *rows["subset"], *rows["embedding"]}
     about = (
-        str(config.get("sample") or ""),
+        str(config.get("sample", "")).removeprefix(", "),
         *told_of_models(dict.fromkeys(rows["model"])),
         *(told for name, told in READINGS.items() if name in shown),
     )

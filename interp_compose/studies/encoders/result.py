@@ -132,8 +132,8 @@ class EncoderScores(StudyResult):
             ("n", "n", ">8,"),
         )
         seeds = len(self.config["seeds"])
-        told = f"texts and pairs of texts, {seeds} seed{'s' * (seeds > 1)}"
-        lines = [", ".join(filter(None, [told, self.config.get("sample")])), ""]
+        sample = self.config.get("sample", "")
+        lines = [f"texts and pairs of texts, {seeds} seed{'s' * (seeds > 1)}{sample}", ""]
         order = ["task", "metric", "tuned", "trained_on", "share", "subset", "embedding"]
         lines += text_table(rows.sort_values(order, kind="stable"), columns)
         n_missing = int(self.frames["scores"]["value"].isna().sum())

@@ -144,4 +144,4 @@ def limited(task: SequenceTask, limit: int | None) -> SequenceTask:
         return task
     splits = {name: drawn(pairs, limit) for name, pairs in task.splits.items()}
     report = report_of(str(task.report["source"]), splits, overlap=True)
-    return SequenceTask(f"{task.name} ({drawn_told(limit)})", splits, report)
+    return SequenceTask(f"{task.name}{drawn_told(limit)}", splits, report)

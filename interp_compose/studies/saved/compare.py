@@ -47,7 +47,7 @@ def run(command: CompareCommand) -> str:
     figures = compared_figures(results)
     study = next(iter(results.values())).study()
     folders = dict(zip(results, map(str, command.folders), strict=True))
-    config = {"study": study, "results": folders, "settings": _settings(results)}
+    config = {"study": study, "results": folders, "settings": differing(results)}
     pairs, unpaired = paired(results)
     frames = {TABLE: table} | ({PAIRED: pairs} if len(pairs) else {})
     kept = Result(config=config, frames=frames, versions=environment_versions())
@@ -126,10 +126,6 @@ def paired(results: Mapping[str, StudyResult]) -> tuple[pd.DataFrame, list[str]]
     table = pd.concat(frames, ignore_index=True)
     named = ["first", "second"] if len(table) else []
     return table[[*named, *(column for column in table if column not in named)]], notes
-
-
-def _settings(results: Mapping[str, StudyResult]) -> dict[str, dict[str, Any]]:
-    return differing({label: result.config for label, result in results.items()})
 
 
 def compared_figures(results: Mapping[str, StudyResult]) -> dict[str, ChartFigure]:
@@ -235,7 +231,7 @@ def page(
     """What was asked, the figures and the tables, as one page that needs no network."""
     settings = [
         [name, *(shortened(str(values[label]), 40) for label in results)]
-        for name, values in _settings(results).items()
+        for name, values in differing(results).items()
     ]
     title = report.title_of(type(next(iter(results.values()))))
     return report.page(

@@ -9,16 +9,7 @@ from typing import Any, Final, NamedTuple
 import pandas as pd
 
 from interp_compose.errors import InputError
-from interp_compose.plots.chart import (
-    Chart,
-    Level,
-    Line,
-    Panel,
-    model_name,
-    short,
-    side_by_side,
-    subtitle_of,
-)
+from interp_compose.plots.chart import Chart, Level, Line, Panel, model_name, short, side_by_side
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import (
     CLEAN_STYLE,
@@ -159,7 +150,7 @@ def similarity_comparison(
     frames: Mapping[str, pd.DataFrame],
     *,
     metric: str,
-    about: Sequence[str] = (),
+    told: str = "",
     normalised_depth: bool = True,
 ) -> ChartFigure:
     """Several models in one figure: one curve per label, one panel per subset that all have.
@@ -193,7 +184,7 @@ def similarity_comparison(
     return _draw(
         metric,
         title=f"Agreement with people, {pooling} pooling",
-        subtitle=subtitle_of(*about, f"bands: {INTERVALS}", "dotted: the clean model"),
+        subtitle=about({}, (), told, f"bands: {INTERVALS}", "dotted: the clean model"),
         x_title=where.format("texts are"),
         x_is_share=normalised_depth,
         panels=panels,

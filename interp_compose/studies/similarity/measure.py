@@ -459,8 +459,7 @@ def run(command: SimilarityCommand) -> SimilarityCurve:
     seed = command.study.seed
     pairs = drawn(split, source.limit, seed)
     sample = drawn_told(source.limit, seed, n=len(split))
-    named = ", ".join(filter(None, [source.split, sample]))
-    asked = replace(command.study, task=f"{task.name} ({named})")
+    asked = replace(command.study, task=f"{task.name} ({source.split}{sample})")
     model = _read_at(loaded(command.model), command.model.output)
     return carried_out(similarity_curve.plan(model, pairs, asked), command.output)
 

@@ -432,6 +432,6 @@ def compare_similarities(
     return similarity_comparison(
         frames,
         metric=first._metric(metric),
-        about=[unlike(curves, ["pooling"])],
+        told=unlike(curves, ["pooling"]),
         normalised_depth=normalised_depth,
     )

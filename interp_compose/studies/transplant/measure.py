@@ -272,5 +272,5 @@ def run(command: TransplantCommand) -> Transplants:
     )
     sample = drawn_told(source.limit, asked.seed, n=len(pairs))
     pairs = drawn(pairs, source.limit, asked.seed)
-    asked = replace(asked, task=Path(source.task).name + (f" ({sample})" if sample else ""))
+    asked = replace(asked, task=f"{Path(source.task).name}{sample}")
     return carried_out(transplant.plan(model, pairs, asked), command.output)
