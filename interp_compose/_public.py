@@ -20,7 +20,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
-from interp_compose.errors import OptionError, did_you_mean, shortened
+from interp_compose.errors import MissingPackageError, OptionError, did_you_mean, shortened
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 NoneType = type(None)
@@ -366,7 +366,13 @@ def _iterable(hint: Any) -> Check:
 
 
 def _check_of_one(hint: Any) -> Check:
-    from beartype.door import is_bearable
+    try:
+        from beartype.door import is_bearable
+    except TypeError as error:
+        raise MissingPackageError(
+            f"beartype cannot be imported ({error}): a package that was imported before, such as "
+            "nnsight, adds to Python's object; import beartype.door, or load a model, before it"
+        ) from error
 
     expected = _words(hint)
     if get_origin(hint) is Literal:

@@ -312,3 +312,22 @@ def test_values_are_shown_whatever_they_are() -> None:
     assert short(pd.Series([1])) == "a Series [1] of int64"
     with pytest.raises(OptionError, match="^taken: whole is a Broken; expected an integer$"):
         taken(whole=Broken())
+
+
+def test_where_another_package_keeps_beartype_from_being_imported() -> None:
+    code = """
+import sys
+class Broken:
+    def find_spec(self, name, path=None, target=None):
+        if name == "beartype.door":
+            raise TypeError("unhashable type: 'instancemethod'")
+sys.meta_path.insert(0, Broken())
+import interp_compose as ic
+try:
+    ic.load_model("mini-idm")
+except ic.errors.MissingPackageError as error:
+    print(error)
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "(unhashable type: 'instancemethod')" in found.stdout
+    assert "import beartype.door, or load a model, before it" in found.stdout
