@@ -275,13 +275,13 @@ def test_options_reach_similarity(bert: Path, tmp_path: Path, mirrors: bool) -> 
     lines = data.read_text(encoding="utf-8").splitlines()
     data.write_text("\n".join(line.rpartition("\t")[0] for line in lines), encoding="utf-8")
     given = ["similarity", "--model", str(bert), "--task", str(data), "--out", str(tmp_path / "o")]
-    more = ["--unit", "word", "--embedding", "cls", "--no-controls", "--limit", "8", "--seed", "3"]
+    more = ["--unit", "word", "--embedding", "cls", "--no-controls", "--limit", "8", "--seed", "2"]
     with few_samples():
         cli.main([*given, *more, "--pooling", "max", "sum", "--layers", "0", "-q"])
     config = ic.SimilarityCurve.load(tmp_path / "o").config
-    wanted = {"unit": "word", "embedding": "cls", "controls": False, "seed": 3}
+    wanted = {"unit": "word", "embedding": "cls", "controls": False, "seed": 2}
     wanted |= {"n_pairs": min(8, len(lines) - 1), "pooling": ["max", "sum"]}
-    sampled = f", 8 of {len(lines) - 1}, drawn at random with seed 3" if len(lines) > 9 else ""
+    sampled = f", 8 of {len(lines) - 1}, drawn at random with seed 2" if len(lines) > 9 else ""
     wanted["task"] = f"{data} (test{sampled})"
     assert {name: config[name] for name in wanted} == wanted
     third = {"order_sensitivity"} if mirrors else set()
