@@ -8,6 +8,7 @@ import datasets
 import pytest
 
 from interp_compose.tasks import cognition
+from interp_compose.tasks.published import PUBLISHED
 from tests import architectures
 from tests.studies.similarity_reference import bert_tokenizer
 from tests.studies.test_text_phases import DOCUMENTS
@@ -49,6 +50,7 @@ def lay_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     test_squad.folder(given / "squad")
     test_cognition.layout(given / "CoGnition")
     monkeypatch.setattr(cognition, "COUNTS", test_cognition.COUNTS)
+    monkeypatch.setitem(PUBLISHED, "CoGnition", {})
     for name, text in HOWNET.items():
         (given / "hownet" / name).write_text(text, encoding="utf-8")
     for texts in (given / "text", folder / "my-texts"):

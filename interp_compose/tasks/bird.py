@@ -13,6 +13,7 @@ from pathlib import Path
 
 from interp_compose.errors import DataFormatError
 from interp_compose.tasks.pairs import Pair, PairTask, check_pairs, pair_from_text
+from interp_compose.tasks.published import named
 from interp_compose.tasks.rows import data_files, tsv_rows
 
 FILE = "BiRD.txt"
@@ -40,14 +41,16 @@ def bird(data_dir: str | Path | None) -> PairTask:
         raise DataFormatError(
             f"{path} has no pair of two bigrams among its {len(rows)} rows; get the file again"
         )
+    read = [f"{one.text1}\t{one.text2}\t{kind}\t{one.score}" for _, kind, one in rows]
+    name, source = named("bird", "BiRD", data_dir, {"test": read})
     report: dict[str, int | str | float] = {
-        "source": f"BiRD in {data_dir}",
+        "source": source,
         "rows": len(rows),
         "unigram_pairs_left_out": len(rows) - len(test),
         "test_all": len(test),
         "test_mirror": sum(pair.is_mirror for pair in test),
     }
-    return PairTask("bird", (), test, report)
+    return PairTask(name, (), test, report)
 
 
 def _rows(path: Path) -> Iterator[tuple[str, str, Pair]]:

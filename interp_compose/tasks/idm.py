@@ -31,7 +31,7 @@ from typing import Any
 from interp_compose.errors import AnswerError
 from interp_compose.tasks.prompts import Prompt
 from interp_compose.tasks.task import SPLITS, Task
-from interp_compose.tasks.wordnet import Sense, wordnet_senses
+from interp_compose.tasks.wordnet import Sense, wordnet_senses, wordnet_version
 from interp_compose.text.answers import fitting, some_tokens
 from interp_compose.types import Example
 
@@ -55,7 +55,9 @@ def wordnet_idm(
     ``MissingDataError`` where it is not, ``AnswerError`` where no word is one token; with
     ``several``, words may be several.
     """
-    return idm_from_senses(wordnet_senses(data_dir), tokenizer, prompt, seed, several=several)
+    task = idm_from_senses(wordnet_senses(data_dir), tokenizer, prompt, seed, several=several)
+    source = f"WordNet {wordnet_version(data_dir)} through NLTK"
+    return replace(task, report={**task.report, "source": source})
 
 
 def idm_from_senses(
@@ -63,7 +65,7 @@ def idm_from_senses(
 ) -> Task:
     """The filters above, on any list of senses."""
     report: dict[str, int | str | float] = {
-        "source": "WordNet through NLTK",
+        "source": "WordNet",
         "template_of": prompt.family,
         "senses": len(senses),
     }

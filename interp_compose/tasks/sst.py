@@ -10,13 +10,14 @@ As classes (:func:`sst_labelled`) it is SST-2 on whole sentences: neutral ones a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from interp_compose.errors import DataFormatError
 from interp_compose.tasks.labelled import LabelledTask, LabelledText, counted
 from interp_compose.tasks.prompts import Prompt
+from interp_compose.tasks.published import named
 from interp_compose.tasks.rows import data_files
 from interp_compose.tasks.task import Task
 from interp_compose.text.answers import require_fitting
@@ -39,10 +40,7 @@ def sst(
     """
     labels = tuple(prompt.lead + label for label in LABELS)
     require_fitting(tokenizer, prompt.before("A film ."), labels, several=several)
-    report: dict[str, int | str | float] = {
-        "source": f"Stanford Sentiment Treebank in {data_dir}",
-        "template_of": prompt.family,
-    }
+    report: dict[str, int | str | float] = {"source": "", "template_of": prompt.family}
     kept: dict[str, tuple[Example, ...]] = {}
     for split, path in zip(FILES, sst_files(data_dir), strict=True):
         kept[split] = read_trees(path, prompt)
@@ -50,7 +48,12 @@ def sst(
         for label in LABELS:
             of_label = [one for one in kept[split] if one.answer == prompt.lead + label]
             report[f"{split}_{label}"] = len(of_label)
-    return Task("sst", prompt.template, report=report, labels=labels, **kept)
+    name, report["source"] = _named(data_dir, {s: [str(e.tree) for e in kept[s]] for s in kept})
+    return Task(name, prompt.template, report=report, labels=labels, **kept)
+
+
+def _named(data_dir: str | Path | None, trees: Mapping[str, Iterable[str]]) -> tuple[str, str]:
+    return named("sst", "Stanford Sentiment Treebank", data_dir, trees)
 
 
 def sst_files(data_dir: str | Path | None) -> list[Path]:
@@ -97,14 +100,17 @@ def sst_labelled(data_dir: str | Path | None) -> LabelledTask:
     """
     splits: dict[str, tuple[LabelledText, ...]] = {}
     left_out: dict[str, int] = {}
+    read: dict[str, list[str]] = {}
     for split, path in zip(FILES, sst_files(data_dir), strict=True):
         trees = list(_trees(path))
+        read[split] = [tree for *_, tree in trees]
         splits[split] = tuple(
             LabelledText(text, None, float(root > 2)) for root, text, _ in trees if root != 2
         )
         left_out[f"{split}_neutral_left_out"] = len(trees) - len(splits[split])
-    report = counted(splits, f"Stanford Sentiment Treebank in {data_dir}") | left_out
-    return LabelledTask("sst", splits, ("negative", "positive"), ("accuracy",), report)
+    name, source = _named(data_dir, read)
+    report = counted(splits, source) | left_out
+    return LabelledTask(name, splits, ("negative", "positive"), ("accuracy",), report)
 
 
 def parse_tree(tree: str) -> tuple[int, list[str]]:

@@ -18,6 +18,7 @@ _PLACES = ("corpora/wordnet", "corpora/wordnet.zip/wordnet/")
 _FILES = {"data.noun": "1", "data.verb": "2", "data.adj": "35", "data.adv": "4"}  # part of speech
 _EXAMPLE = re.compile(r'"[^"]*"?')
 _WORD = re.compile(r"[^\W_]+")
+_VERSION = re.compile(r"WordNet (\d[\d.]*) Copyright")
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,14 @@ def wordnet_senses(data_dir: str | Path | None = None) -> list[Sense]:
             for word, gloss, at in _synsets(root, name)
             for definition in [_EXAMPLE.sub("", gloss).strip("; \n")]
         ]
+
+
+def wordnet_version(data_dir: str | Path | None = None) -> str:
+    """As its licence states it, such as "3.0"; found as :func:`wordnet_senses` has it."""
+    with _data_path(data_dir):
+        licence = "".join(line for _, line in _lines(_find(data_dir), "data.adj") if line[:2] == "  ")
+    stated = _VERSION.search(licence)
+    return stated[1] if stated else "of no stated version"
 
 
 def wordnet_examples(data_dir: str | Path | None = None) -> list[SenseExample]:

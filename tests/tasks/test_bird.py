@@ -32,13 +32,15 @@ def test_bigram_pairs_are_kept_and_counted(tmp_path: Path) -> None:
         row("body water", "lake water", "0"),
     )
     task = bird(here)
-    assert (task.name, task.train) == ("bird", ())
+    assert (task.name, task.train) == ("bird (altered)", ())
     assert task.test == (
         Pair("water body", "body water", 0.617),
         Pair("body water", "lake water", 0.0),
     )
+    source = str(task.report["source"])
+    assert source.startswith(f"BiRD in {here}, altered: the rows of test (SHA-256 ")
     assert task.report == {
-        "source": f"BiRD in {here}",
+        "source": source,
         "rows": 3,
         "unigram_pairs_left_out": 1,
         "test_all": 2,
@@ -90,6 +92,7 @@ def test_a_missing_file_says_where_to_get_it(tmp_path: Path) -> None:
 @pytest.mark.data
 def test_official_counts(data_dir: Path) -> None:
     task = bird(data_dir / "bird")
+    assert (task.name, task.report["source"]) == ("bird", f"BiRD in {data_dir / 'bird'}")
     assert {key: task.report[key] for key in task.report if key != "source"} == {
         "rows": 3345,
         "unigram_pairs_left_out": 1718,

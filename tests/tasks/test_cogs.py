@@ -9,7 +9,8 @@ import pytest
 
 from interp_compose.errors import DataFormatError, MissingDataError
 from interp_compose.tasks import cogs as module
-from interp_compose.tasks.sequences import SequencePair, SequenceTask, load_sequences
+from interp_compose.tasks.published import PUBLISHED, rows_sha256
+from interp_compose.tasks.sequences import SequencePair, SequenceTask, as_rows, load_sequences
 
 ROWS = {
     "train": [
@@ -25,7 +26,7 @@ ROWS = {
 @pytest.fixture
 def rows(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
     monkeypatch.setattr(module, "COUNTS", {split: len(lines) for split, lines in ROWS.items()})
-    monkeypatch.setattr(module, "KINDS", 2)
+    monkeypatch.setitem(PUBLISHED, "COGS", {})
     return {split: list(lines) for split, lines in ROWS.items()}
 
 
@@ -71,12 +72,46 @@ def test_other_files_are_refused(
         load(tmp_path, rows)
 
 
-def test_types_and_overlaps_are_checked(tmp_path: Path, rows: dict[str, list[str]]) -> None:
+def test_overlaps_are_checked(tmp_path: Path, rows: dict[str, list[str]]) -> None:
     rows["test"] = ["A dog ran .\tdog\tin_distribution"]
     with pytest.raises(DataFormatError, match="1 of the 1 pairs of the split 'test' .*'A dog ran"):
         load(tmp_path, rows)
-    rows["gen"][0] = "The cat ran .\tcat ( x _ 1 )\ttwo"
-    with pytest.raises(DataFormatError, match="gen.tsv has 1 types of generalisation with 2 to 2"):
+
+
+ALTERED = [
+    ("gen", "dog ran .\tdog ( x _ 1 )\tmade_up", "gen but for roles"),
+    ("gen", "dog ran .\tdog ( x _ 2 )\ttwo", "gen but for roles"),
+    ("dev", "A cat ran .\tcat ( x_1 )\tin_distribution", "dev"),
+    ("test", "A dog cat .\t( x _ 2 ) dog\tin_distribution", "test"),
+]
+
+
+@pytest.mark.parametrize(("split", "line", "part"), ALTERED)
+def test_altered_files_of_the_same_sizes_are_refused(
+    split: str,
+    line: str,
+    part: str,
+    tmp_path: Path,
+    rows: dict[str, list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    role = f"A dog in a car grew .\tgrow . theme ( x _ 5 , x _ 1 )\t{module.CORRECTED}"
+    rows["gen"][0] = role
+    pairs = load(tmp_path, rows).splits
+    digests = {name: rows_sha256(as_rows(pairs[name])) for name in pairs}
+    digests["gen but for roles"] = digests["gen"]
+    monkeypatch.setitem(PUBLISHED, "COGS", digests)
+    for name, lines in rows.items():  # other ends of lines, another order: the same rows
+        text = "\ufeff" + "\r\n".join(reversed(lines)) + "\r\n\r\n"
+        (tmp_path / f"{name}.tsv").write_text(text, encoding="utf-8", newline="")
+    assert load_sequences("cogs", data_dir=tmp_path).report["source"] == f"COGS in {tmp_path}"
+    rows["gen"][0] = role.replace("theme", "agent")  # as before the correction
+    earlier = load(tmp_path, rows)
+    assert earlier.name == "cogs (altered)"
+    assert "altered: the rows of gen (SHA-256" in str(earlier.report["source"])
+    rows["gen"][0] = role
+    rows[split][-1] = line
+    with pytest.raises(DataFormatError, match=rf"is not COGS, .*rows of {part} \(SHA-256 .*publis"):
         load(tmp_path, rows)
 
 
@@ -96,6 +131,7 @@ def test_official_counts(data_dir: Path) -> None:
         "test": 3000,
         "gen": 21000,
     }
+    assert (task.name, task.report["source"]) == ("cogs", f"COGS in {data_dir / 'cogs'}")
     assert Counter(pair.kind for pair in task.split("train"))["primitive"] == 143
     kinds = Counter(pair.kind for pair in task.split("gen"))
     assert len(kinds) == 21

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from pathlib import Path
 
@@ -29,8 +30,11 @@ def test_splits_and_counts(tmp_path: Path) -> None:
     assert task.name == "paws-qqp"
     assert task.train == (known,)
     assert task.test == (Pair("a b", "b a", label=0), Pair("b a", "a b", label=1), known)
+    train = ['train\tIs "a" b ?\tIs b "a" ?\t0\n']
+    test = ['test\tIs "a" b ?\tIs b "a" ?\t0\n', "test\ta b\tb a\t0\n", "test\tb a\ta b\t1\n"]
+    digest = hashlib.sha256("".join(test + train).encode()).hexdigest()
     assert task.report == {
-        "source": f"PAWS-QQP in {here}",
+        "source": f"PAWS-QQP in {here} (SHA-256 of its pairs: {digest[:16]}…)",
         "train_rows": 1,
         "train_repeated": 0,
         "train_all": 1,

@@ -11,10 +11,12 @@ import pytest
 
 from interp_compose.errors import AnswerError, DataFormatError, MissingDataError
 from interp_compose.tasks.load import load_task
+from interp_compose.tasks.published import PUBLISHED
 from interp_compose.tasks.sst import decode_leaf, parse_tree, sentiment
 from tests.tasks.conftest import byte_tokenizer
 from tests.tasks.stub import StubModel
 
+SHA = PUBLISHED["Stanford Sentiment Treebank"]
 LABELS = ["negative", "neutral", "positive"]
 TREE = r"(3 (2 It) (4 (2 (2 's) (2 -LRB-)) (4 (2 a\/b) (2 ``))))"
 
@@ -49,6 +51,8 @@ def test_thresholds_belong_to_the_outer_labels() -> None:
 def test_text_tree_and_answer(tmp_path: Path, model: StubModel) -> None:
     task = load_task("sst", model, data_dir=folder(tmp_path, TREE.encode() + b"\n"))
     (one,) = task.train
+    assert task.name == "sst (altered)"
+    assert str(task.report["source"]).endswith(f"…; published {SHA['test'][:8]}…)")
     assert one.prompt == 'The sentiment of It \'s ( a/b " is "'
     assert one.answer == "positive"
     assert one.tree == TREE
@@ -113,6 +117,8 @@ def test_labels_of_several_tokens_are_refused_before_reading(tmp_path: Path) -> 
 def test_official_splits(data_dir: Path, model: StubModel) -> None:
     task = load_task("sst", model, data_dir=data_dir / "sst")
     assert (len(task.train), len(task.validation), len(task.test)) == (8544, 1101, 2210)
+    assert task.name == "sst"
+    assert task.report["source"] == f"Stanford Sentiment Treebank in {data_dir / 'sst'}"
     assert Counter(one.answer for one in task.test) == {
         "negative": 279 + 633,
         "neutral": 389,

@@ -109,7 +109,7 @@ def test_pair_tasks_by_name(tmp_path: Path) -> None:
     test_paws.folder(tmp_path, "1\ta\tb\t1\n")
     assert PAIR_TASK_NAMES == ("bird", "paws-qqp")
     tasks = {name: load_pairs(name, data_dir=tmp_path) for name in PAIR_TASK_NAMES}
-    assert [task.name for task in tasks.values()] == list(PAIR_TASK_NAMES)
+    assert [task.name for task in tasks.values()] == ["bird (altered)", "paws-qqp"]
     assert tasks["bird"].test == (Pair("water body", "body water", 0.5),)
     assert tasks["paws-qqp"].test == (Pair("a", "b", label=1),)
 

@@ -283,12 +283,14 @@ def tasks_of(text: str) -> dict[str, PairTask | LabelledTask | SpanTask]:
             )
         if name == SQUAD:
             found[name] = load_squad(place)
-            continue
-        if name in LABELLED_NAMES:
-            found[name] = load_labelled(name, data_dir=place)
-            continue
-        own = Path(place).suffix in (".tsv", ".jsonl")
-        found[name] = load_pairs(place) if own else load_pairs(name, data_dir=place)
+        elif name in LABELLED_NAMES:
+            labelled = load_labelled(name, data_dir=place)
+            found[labelled.name] = labelled
+        elif Path(place).suffix in (".tsv", ".jsonl"):
+            found[name] = load_pairs(place)
+        else:
+            pairs = load_pairs(name, data_dir=place)
+            found[pairs.name] = pairs
     return found
 
 
