@@ -32,6 +32,7 @@ from interp_compose.runs.sweep import run_sweep
 from interp_compose.studies.core import output as run_folder
 from interp_compose.studies.core.output import held_folder, write_result
 from interp_compose.studies.core.result import StudyResult
+from interp_compose.studies.watch.rows import LOOKS, MEASURED, Rows
 from interp_compose.training.history import Recorder
 from tests.forking import fork, wait
 
@@ -86,6 +87,19 @@ def training(folder: Path) -> None:
     checkpoints.clear()
 
 
+def watching(folder: Path) -> None:
+    """What a watcher does, told steps by a training that goes on where its file ends."""
+    path = folder / "watched.jsonl"
+    rows = Rows({"study": "watch"}, path)
+    begun = len(Rows.read(path).looks) if path.exists() else 0
+    rows.begin(begun)
+    for step in range(begun, 4):
+        look = dict.fromkeys(LOOKS.columns, 0.5) | {"step": step, "taken": True}
+        cells = dict.fromkeys(MEASURED.columns, 0.5) | {"step": step, "of": "W_Q"}
+        rows.add([cells | {"layer": layer} for layer in range(3)], look)
+    assert len(Rows.read(path).looks) == 4
+
+
 def decoder(folder: Path) -> None:
     """A model's folder, as runs of a phase diagram leave it."""
     remove(folder / "model")
@@ -106,6 +120,7 @@ def sweep(folder: Path) -> None:
 JOBS: dict[str, Callable[[Path], None]] = {
     "study": study,
     "training": training,
+    "watching": watching,
     "decoder": decoder,
     "sweep": sweep,
 }

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 
@@ -31,7 +32,7 @@ from interp_compose.models.weights import load_weights, save_weights
 from interp_compose.runs import files as _files
 from interp_compose.runs.batches import BatchStore
 from interp_compose.runs.checkpoint import CheckpointFolder
-from interp_compose.runs.checksums import check_sums
+from interp_compose.runs.checksums import GrowingFile, check_sums, read_growing
 from interp_compose.runs.files import (
     atomic_write,
     check_writable,
@@ -48,13 +49,15 @@ from interp_compose.runs.result import Result, store
 from interp_compose.runs.sweep import run_sweep
 from interp_compose.studies.cap.result import CapCurve
 from interp_compose.studies.core.output import check_folder
+from interp_compose.studies.watch.result import Watched
 from interp_compose.tasks.examples import read_examples
+from interp_compose.tasks.pairs import read_pairs
 from interp_compose.tasks.rows import jsonl_rows
 from interp_compose.training.history import Recorder, check_history, read_history
 from tests.training.sweep_jobs import JOBS
 
 STALE = f".interp_compose.{'0' * 16}.tmp"
-ROW = '{"table": "evaluations", "step": 1, "accuracy": 0.5, "loss": 1.0, "n": 2}\n'
+ROW = {"table": "evaluations", "step": 1, "accuracy": 0.5, "loss": 1.0, "n": 2}
 
 
 # ---- what the disk refuses -----------------------------------------------------------------------
@@ -288,7 +291,7 @@ def test_weights_and_histories_of_another_run_are_refused(tmp_path: Path) -> Non
     for seed in (0, 1):
         folder = tmp_path / str(seed)
         save_weights(tiny(seed), folder / names[0])
-        (folder / names[2]).write_text(ROW.replace("1.0", f"{seed}.5"))
+        GrowingFile(folder / names[2]).restart([ROW | {"loss": seed + 0.5}])
         others: dict[str, bytes | str] = {n: _files.file_sha256(folder / n) for n in names}
         store(Result({"seed": seed}, {}, {}), folder, others)
         load_weights(tiny(9), folder / names[0])
@@ -375,18 +378,125 @@ def test_a_new_file_that_is_taken_for_a_stale_one(
     assert [path.name for path in tmp_path.iterdir()] == ["f"]
 
 
+# ---- files that grow ----------------------------------------------------------------------------
+
+ROWS: list[dict[str, Any]] = [{"a": i, "of": "W_Q", "x": i / 7, "none": None} for i in range(6)]
+
+
+def grown(path: Path, rows: Any = ROWS) -> list[bytes]:
+    """Its lines."""
+    file = GrowingFile(path)
+    file.restart(rows[:2])
+    file.add(rows[2:4])
+    for row in rows[4:]:
+        file.add([row])
+    return path.read_bytes().splitlines(keepends=True)
+
+
+def test_rows_come_back_and_other_software_reads_them(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    assert len(grown(path)) == 6
+    assert read_growing(path, "it") == (ROWS, "")
+    frame = pd.read_json(path, lines=True)
+    assert frame["a"].tolist() == list(range(6))
+    assert frame["line"].tolist() == [1, 2, 3, 4, 5, 6]
+    assert frame["sha256"].nunique() == 6
+    again = tmp_path / "again.jsonl"
+    file = GrowingFile(again)
+    file.restart(read_growing(path, "it")[0])
+    assert again.read_bytes() == path.read_bytes()  # however often it was appended to
+
+
+def test_every_flipped_bit_is_seen(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    lines = grown(path, ROWS[:5])
+    data, first = b"".join(lines), len(lines[0])
+    for bit in range(first * 8, (first + len(lines[1])) * 8):
+        broken = bytearray(data)
+        broken[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(broken)
+        with pytest.raises(CorruptFileError, match=r"rows.jsonl, line [23] is not a row of it as"):
+            read_growing(path, "it")
+
+
+ALTERED: dict[str, Callable[[list[bytes], list[bytes]], list[bytes]]] = {
+    "deleted": lambda own, other: own[:2] + own[3:],
+    "first deleted": lambda own, other: own[1:],
+    "swapped": lambda own, other: [*own[:2], own[3], own[2], *own[4:]],
+    "last two swapped": lambda own, other: [*own[:4], own[5], own[4]],
+    "doubled": lambda own, other: [*own[:3], *own[2:]],
+    "last doubled": lambda own, other: [*own, own[-1]],
+    "another's line": lambda own, other: [*own[:2], other[2], *own[3:]],
+    "another's end": lambda own, other: own[:3] + other[3:],
+    "another's last": lambda own, other: own[:5] + other[5:],
+    "another's after it": lambda own, other: own + other,
+    "blank line": lambda own, other: [*own[:2], b"\n", *own[2:]],
+    "other ends of lines": lambda own, other: [line.replace(b"\n", b"\r\n") for line in own],
+    "zeros": lambda own, other: [*own, bytes(40) + b"\n"],
+    "number edited": lambda own, other: [*own[:3], own[3].replace(b'"a": 3', b'"a": 4'), *own[4:]],
+    "without checksums": lambda own, other: [b'{"a": 0}\n', *own[1:]],
+    "not UTF-8": lambda own, other: [*own[:1], b"\xff\xfe\n", *own[1:]],
+}
+
+
+@pytest.mark.parametrize("name", ALTERED)
+def test_altered_lines_are_named(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    other = grown(tmp_path / "other.jsonl", [*ROWS[:1], *({**row, "x": 0} for row in ROWS[1:])])
+    path.write_bytes(b"".join(ALTERED[name](grown(path), other)))
+    with pytest.raises(CorruptFileError, match=r"rows.jsonl, line \d is not a row of it as it was"):
+        read_growing(path, "it")
+
+
+def test_a_cut_file_is_what_was_written_before(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    data = b"".join(grown(path))
+    for size in range(len(data)):
+        path.write_bytes(data[:size])
+        rows, note = read_growing(path, "it")
+        whole = data[:size].count(b"\n")
+        assert rows == ROWS[:whole]
+        is_cut = size and data[size - 1 : size] != b"\n"
+        assert note == (f"line {whole + 1}, which is cut, is left out" if is_cut else "")
+
+
+def test_what_somebody_else_has_written_to_is_not_appended_to(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    one, other = GrowingFile(path), GrowingFile(path)
+    one.restart(ROWS[:1])
+    other.restart(ROWS[:2])
+    with pytest.raises(OutputError, match=r"rows.jsonl was moved, cut or written to since its"):
+        one.add(ROWS[2:])
+    other.add(ROWS[2:])
+    assert read_growing(path, "it") == (ROWS, "")
+
+
+def test_a_file_that_the_system_does_not_read(tmp_path: Path) -> None:
+    link = tmp_path / "rows.jsonl"
+    link.symlink_to("/proc/self/mem")
+    for read in (Watched.read, read_history, read_examples, read_pairs, _files.read_json):
+        with pytest.raises(InterpComposeError, match=r"rows.jsonl.* cannot be read \(Input/output"):
+            read(link)
+
+
 @pytest.mark.parametrize("text", ["notes\n", '{"a": 1}\n', "3\n", '{"table": "x"}\n', "[[\n"])
 def test_a_file_that_is_no_history(text: str, tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     with pytest.raises(MissingDataError, match=r"no file .*history\.jsonl"):
         read_history(path)
     check_history(path)
-    path.write_text(ROW + text)
+    file = GrowingFile(path)
+    file.restart([{"table": "steps"}])
+    with pytest.raises(CorruptFileError, match="line 1 is not a row of a history, but has table"):
+        read_history(path)
+    file.restart([ROW])
+    whole = path.read_text()
+    path.write_text(whole + text)
     with pytest.raises(CorruptFileError, match="line 2 is not a row of a history"):
         read_history(path)
     with pytest.raises(InputError, match="what is there is none"):
         check_history(path)
-    path.write_text(ROW + text.strip())  # not whole yet
+    path.write_text(whole + text.strip())  # not whole yet
     assert len(read_history(path)["evaluations"]) == 1
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.forking import can_fork, outcome_of
 
 pytestmark = can_fork
-LEAST = {"study": 50, "training": 60, "decoder": 20, "sweep": 40}
+LEAST = {"study": 50, "training": 60, "watching": 7, "decoder": 20, "sweep": 40}
 """Operations that each job has at the least, so that none is left out of sight."""
 
 

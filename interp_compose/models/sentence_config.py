@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from interp_compose.errors import CapabilityError, CorruptFileError
-from interp_compose.runs.files import atomic_write, json_bytes, json_value
+from interp_compose.runs.files import atomic_write, json_bytes, json_value, read_bytes
 
 POOLING_FLAGS = {
     "pooling_mode_mean_tokens": "mean",
@@ -200,7 +200,7 @@ def _read(source: str, name: str, revision: str | None, kind: type) -> Any:
     if path is None:
         return None
     try:
-        content = json_value(Path(path).read_bytes())
+        content = json_value(read_bytes(Path(path)))
     except ValueError as broken:
         raise CorruptFileError(f"{path} is not JSON ({broken}); get the folder again.") from broken
     if not isinstance(content, kind):

@@ -3,7 +3,8 @@
 Everything that is kept has one. It lies where that kind of folder is looked at first: a result's in
 ``manifest.json``, a run's in ``DONE``, a model's in ``SHA256SUMS``, that of single weights beside
 them (``.sha256``; both as the command ``sha256sum`` writes and checks them), a numbered piece's in
-its name, and that of a single JSON value in its own file.
+its name, that of a single JSON value in its own file, and that of a line in a file that grows in
+the line.
 """
 
 from __future__ import annotations
@@ -15,12 +16,16 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from interp_compose.errors import CorruptFileError
+from interp_compose.errors import CorruptFileError, OutputError
 from interp_compose.runs.files import (
     MANIFEST,
     atomic_write,
+    disk,
     file_sha256,
     json_bytes,
+    json_value,
+    named,
+    read_bytes,
     read_json,
     read_text,
 )
@@ -30,6 +35,8 @@ LINE: Final = re.compile(r"^([0-9a-f]{64}) [ *](.+)$", re.MULTILINE)
 """Of a list that ``sha256sum`` writes; the star is that of its binary mode."""
 OTHER: Final = re.compile(r"\s*(#.*)?|([0-9a-fA-F]{64}) [ *](?:\./)?(.+)")
 """A line of somebody else's list: empty, a comment, or a file."""
+SEALED: Final = re.compile(rb'(\{.*), "sha256": "([0-9a-f]{16})"\}')
+"""A line of :class:`GrowingFile`."""
 
 
 def digests_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
@@ -88,7 +95,7 @@ def verified(path: Path, sha256: str) -> bytes:
     """A file's bytes, whose checksum is the one expected."""
     if not path.exists():
         raise CorruptFileError(f"{path} is missing; run again, or restore it from a copy")
-    data = path.read_bytes()
+    data = read_bytes(path)
     if hashlib.sha256(data).hexdigest() != sha256:
         raise CorruptFileError(
             f"{path} ({len(data)} bytes) is truncated or was altered after it was written: its "
@@ -152,3 +159,72 @@ def digest_of(value: Any) -> str:
     """SHA-256 of a JSON value, whatever the order of its keys."""
     text = json.dumps(value, sort_keys=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+class GrowingFile:
+    """JSON lines, appended to as rows come. Each has its number as ``line``, and as ``sha256`` the
+    first 16 digits of that of the line before it, with its own, and of itself without: a line that
+    is altered, deleted, doubled, exchanged or another file's is seen."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lines, self._last, self._size = 0, b"", 0
+
+    def restart(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Write the file anew with these rows."""
+        self._lines, self._last, self._size = 0, b"", 0
+        atomic_write(self.path, self._sealed(rows))
+
+    def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Append rows, in one write.
+
+        Raises:
+            OutputError: somebody else has written to the file, or it cannot be written.
+        """
+        with disk(self.path), open(self.path, "ab") as file:
+            if file.tell() != self._size:
+                raise OutputError(
+                    f"{named(self.path)} was moved, cut or written to since its last row: give "
+                    "every run a path of its own"
+                )
+            file.write(self._sealed(rows))
+
+    def _sealed(self, rows: Iterable[Mapping[str, Any]]) -> bytes:
+        lines = []
+        for row in rows:
+            self._lines += 1
+            text = json.dumps({**row, "line": self._lines}).encode()[:-1]
+            seal = _seal(self._last, text)
+            self._last = text + b', "sha256": "' + seal + b'"}'
+            lines.append(self._last + b"\n")
+        data = b"".join(lines)
+        self._size += len(data)
+        return data
+
+
+def read_growing(path: Path, what: str) -> tuple[list[dict[str, Any]], str]:
+    """The rows of a :class:`GrowingFile`, of one that still grows too, and a note on a last line
+    that is not whole, which is left out; an empty text where all are.
+
+    Raises:
+        CorruptFileError: a line is not the one that was written; names it.
+    """
+    *lines, cut = read_bytes(path).split(b"\n")
+    rows, before = [], b""
+    for number, line in enumerate(lines, start=1):
+        sealed = SEALED.fullmatch(line)
+        if sealed is None or sealed[2] != _seal(before, sealed[1]):
+            wrong = "it has no checksum" if sealed is None else "its checksum is another's"
+            raise CorruptFileError(
+                f"{path}, line {number} is not a row of {what} as it was written ({wrong}): "
+                f"{line[:60].decode(errors='replace')!r}. It was altered, or lines before it were "
+                "deleted, doubled or exchanged: restore the file, or move it away and start afresh "
+                "(pandas.read_json(path, lines=True) reads unchecked what can be read)"
+            )
+        row, before = json_value(line), line
+        rows.append({key: row[key] for key in row if key not in ("line", "sha256")})
+    return rows, f"line {len(lines) + 1}, which is cut, is left out" if cut else ""
+
+
+def _seal(before: bytes, text: bytes) -> bytes:
+    return hashlib.sha256(before + b"\n" + text).hexdigest()[:16].encode()

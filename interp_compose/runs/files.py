@@ -24,6 +24,7 @@ from interp_compose.errors import (
     CorruptFileError,
     InputError,
     InterpComposeError,
+    MissingDataError,
     OutputError,
     shortened,
 )
@@ -85,12 +86,6 @@ def remove_if_empty(folder: Path) -> None:
     with disk(folder):
         if folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
-
-
-def append(path: Path, text: str) -> None:
-    """Put ``text`` at the end of a file."""
-    with disk(path), open(path, "a", encoding="utf-8") as file:
-        file.write(text)
 
 
 def atomic_write(path: str | os.PathLike[str], data: bytes | Callable[[BinaryIO], object]) -> None:
@@ -276,10 +271,33 @@ def lock_file(path: Path) -> BaseFileLock | None:
 def file_sha256(path: str | os.PathLike[str], salt: bytes = b"") -> str:
     """SHA-256 of ``salt`` and a file's bytes, in hexadecimal; read a mebibyte at a time."""
     digest = hashlib.sha256(salt)
-    with open(path, "rb") as file:
+    with reading(path), open(path, "rb") as file:
         while chunk := file.read(1 << 20):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+@contextmanager
+def reading(path: str | os.PathLike[str]) -> Iterator[None]:
+    """What the system refuses while ``path`` is read becomes a :class:`.MissingDataError` or a
+    :class:`.CorruptFileError`."""
+    try:
+        yield
+    except InterpComposeError:
+        raise
+    except FileNotFoundError as absent:
+        raise MissingDataError(f"there is no file {named(path)}") from absent
+    except OSError as failure:
+        raise CorruptFileError(
+            f"{named(path)} cannot be read ({failure.strerror}); restore it from a copy, or give "
+            "the path of a file that you may read"
+        ) from failure
+
+
+def read_bytes(path: Path) -> bytes:
+    """A whole file; raises as :func:`reading`."""
+    with reading(path):
+        return path.read_bytes()
 
 
 def read_text(path: Path) -> str:
@@ -289,7 +307,7 @@ def read_text(path: Path) -> str:
         CorruptFileError: it is none.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        return read_bytes(path).decode("utf-8")
     except ValueError as broken:
         raise CorruptFileError(
             f"{path} is not UTF-8 ({broken}); restore it from a copy, or make it anew"
@@ -338,7 +356,7 @@ def read_json(path: Path, keys: Collection[str] = ()) -> Any:
         keys: that the value, an object then, has at the least: another file may have been put in
             its place.
     """
-    data = path.read_bytes()
+    data = read_bytes(path)
     try:
         value = json_value(data)
         intact = json_bytes(value) == data

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from interp_compose.errors import DataFormatError
+from interp_compose.runs.files import reading
 from interp_compose.tasks.rows import data_files, shown
 from interp_compose.tasks.sequences import (
     SequencePair,
@@ -75,7 +76,7 @@ def _json(path: Path) -> Any:
     """A file's value; of objects only what is read, since the data set fills gigabytes."""
     kept = {QUESTION, QUERY, *(f"{part}Idxs" for part in COUNTS)}
     try:
-        with path.open(encoding="utf-8") as file:
+        with reading(path), path.open(encoding="utf-8") as file:
             return json.load(file, object_hook=lambda o: {key: o[key] for key in o if key in kept})
     except (ValueError, RecursionError) as error:
         raise DataFormatError(f"{path} is not JSON ({error}); get the file again") from error

@@ -23,7 +23,7 @@ from interp_compose.errors import (
     did_you_mean,
     together,
 )
-from interp_compose.runs.files import json_value
+from interp_compose.runs.files import json_value, read_bytes
 
 T = TypeVar("T")
 
@@ -327,10 +327,11 @@ def text_of(path: Path) -> str:
 
 
 def _whole(path: Path) -> bytes:
+    data = read_bytes(path)
     if path.suffix.lower() != ".gz":
-        return path.read_bytes()
+        return data
     try:
-        return gzip.decompress(path.read_bytes())
+        return gzip.decompress(data)
     except (OSError, EOFError, zlib.error) as error:
         raise DataFormatError(f"{path} cannot be unpacked ({error}); get the file again") from error
 

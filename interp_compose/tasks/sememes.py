@@ -11,6 +11,7 @@ from typing import Final
 
 from interp_compose._public import public, short
 from interp_compose.errors import DataFormatError, InputError, MissingDataError, OptionError
+from interp_compose.runs.files import reading
 
 ANNOTATIONS: Final = "hownet.txt"
 DICTIONARY: Final = "en2zh_dict.txt"
@@ -148,7 +149,8 @@ def _lines(path: Path) -> Iterator[tuple[str, str]]:
             f"there is no {path}; expected a folder with {ANNOTATIONS}, {DICTIONARY} and {NAMES}"
         )
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        with reading(path):
+            text = path.read_text(encoding="utf-8-sig")
     except ValueError as error:
         raise DataFormatError(f"{path} is no UTF-8 text ({error}); get it again") from error
     for i, line in enumerate(text.split("\n"), start=1):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from interp_compose.errors import DataFormatError
+from interp_compose.runs.files import read_bytes
 from interp_compose.tasks.labelled import LabelledTask, LabelledText, counted
 from interp_compose.tasks.prompts import Prompt
 from interp_compose.tasks.published import named
@@ -77,7 +78,7 @@ def read_trees(path: Path, prompt: Prompt) -> tuple[Example, ...]:
 def _trees(path: Path) -> Iterator[tuple[int, str, str]]:
     """The root's label, the text and the tree of each line."""
     number = 0
-    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+    for number, line in enumerate(read_bytes(path).splitlines(), start=1):
         try:
             tree = line.decode("utf-8").strip()
             root, words = parse_tree(tree)

@@ -13,7 +13,7 @@ from interp_compose.errors import (
     MissingPackageError,
     OptionError,
 )
-from interp_compose.runs.files import json_value
+from interp_compose.runs.files import json_value, read_bytes
 from interp_compose.tasks.mini.sst import ADJECTIVES, NOUN_SYNONYMS
 from interp_compose.tasks.mini.world import reserve_words
 from interp_compose.tasks.wordnet import wordnet_reader
@@ -112,7 +112,7 @@ def _from_file(path: Path) -> SynonymSource:
     if not path.is_file():
         raise MissingDataError(f"there is no thesaurus {path}; give a .json file of words")
     try:
-        mapping = json_value(path.read_bytes())
+        mapping = json_value(read_bytes(path))
     except ValueError as error:
         raise DataFormatError(f"{path} is no JSON ({error})") from error
     if not isinstance(mapping, dict):

@@ -67,8 +67,8 @@ def wordnet_senses(data_dir: str | Path | None = None) -> list[Sense]:
 def wordnet_version(data_dir: str | Path | None = None) -> str:
     """As its licence states it, such as "3.0"; found as :func:`wordnet_senses` has it."""
     with _data_path(data_dir):
-        licence = "".join(line for _, line in _lines(_find(data_dir), "data.adj") if line[:2] == "  ")
-    stated = _VERSION.search(licence)
+        lines = [line for _, line in _lines(_find(data_dir), "data.adj")]
+    stated = _VERSION.search("\n".join(lines))
     return stated[1] if stated else "of no stated version"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,8 +12,7 @@ import pandas as pd
 
 from interp_compose._public import public
 from interp_compose.errors import CorruptFileError, InputError, MissingDataError
-from interp_compose.runs.checksums import check_listed
-from interp_compose.runs.files import append, atomic_write, json_value, read_text
+from interp_compose.runs.checksums import GrowingFile, check_listed, read_growing
 from interp_compose.runs.result import Result
 
 if TYPE_CHECKING:
@@ -103,13 +101,15 @@ class Recorder:
     path: Path | None = None
     track: Tracker | None = None
     rows: list[dict[str, Any]] = field(default_factory=list)
+    _file: GrowingFile | None = None
 
     def add(self, kind: str, values: Mapping[str, float | int | None]) -> None:
         """One row of one of the tables; None where there is no number."""
         row = {"table": kind, **values}
         self.rows.append(row)
         if self.path is not None:
-            append(self.path, json.dumps(row) + "\n")
+            self._file = self._file or GrowingFile(self.path)
+            self._file.add([row])
         if self.track is not None:
             self.track(_flat(kind, values))
 
@@ -117,8 +117,8 @@ class Recorder:
         """Begin with these rows: the file is written anew, without what came after them."""
         self.rows = list(rows)
         if self.path is not None:
-            text = "".join(json.dumps(row) + "\n" for row in self.rows)
-            atomic_write(self.path, text.encode())
+            self._file = GrowingFile(self.path)
+            self._file.restart(self.rows)
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """The rows as tidy frames, every table there even without rows."""
@@ -161,20 +161,14 @@ def read_history(path: str | os.PathLike[str]) -> dict[str, pd.DataFrame]:
 
 
 def _read(path: Path) -> Recorder:
-    recorder = Recorder()
-    for number, line in enumerate(read_text(path).split("\n")[:-1], start=1):
-        try:
-            row = json_value(line)
-            whole = set(row) == {"table", *COLUMNS[row["table"]]}
-        except (ValueError, KeyError, TypeError):
-            whole = False
-        if not whole:
+    rows, _ = read_growing(path, "a history")
+    for number, row in enumerate(rows, start=1):
+        if {*row} != {"table", *COLUMNS.get(row.get("table", ""), ())}:
             raise CorruptFileError(
-                f"{path}, line {number} is not a row of a history: {line[:80]!r}; restore it from "
-                "a copy, or train again"
+                f"{path}, line {number} is not a row of a history, but has "
+                f"{', '.join(row)}; give the path of a run's history.jsonl"
             )
-        recorder.rows.append(row)
-    return recorder
+    return Recorder(rows=rows)
 
 
 def check_history(path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -37,6 +38,7 @@ from interp_compose.studies.watch.rows import LOOKS, MEASURED
 from interp_compose.studies.watch.watcher import Watcher
 from interp_compose.text.vocabulary import Vocabulary
 from interp_compose.text.word_tokenizer import WordTokenizer
+from interp_compose.training.history import Recorder
 from interp_compose.types import Example
 from tests.training.runs import hugging_face
 
@@ -385,10 +387,56 @@ def test_a_file_of_another_watcher_is_left_alone(model: LensModel, tmp_path: Pat
         watch(model, path=path, every=5)(0)
     assert path.read_bytes() == kept
     path.write_text('{"step": 1}\n', encoding="utf-8")
-    with pytest.raises(CorruptFileError, match=r"line 1 is not a row of ic.watch"):
+    with pytest.raises(CorruptFileError, match=r"line 1 is not a row of ic.watch as it was writ"):
+        watch(model, path=path)(0)
+    Recorder(path).restart([{"table": "steps"}])
+    with pytest.raises(CorruptFileError, match=r"does not hold the rows of ic.watch; the file"):
         watch(model, path=path)(0)
     with pytest.raises(MissingDataError, match="there is no file"):
         Watched.read(tmp_path / "nowhere.jsonl")
+
+
+def test_a_step_that_was_skipped_and_then_looked_at_is_in_its_file_once(
+    model: LensModel, tmp_path: Path
+) -> None:
+    path, ticks = tmp_path / "rows.jsonl", iter(map(float, range(99)))
+    asked: Any = {"measures": ("frobenius_norm",), "every": 1, "path": path}
+    watcher = watch(model, budget=0.01, clock=ticks.__next__, **asked)
+    for step in range(3):
+        watcher(step)
+    watcher.look(2)
+    assert watcher.looks["taken"].tolist() == [True, False, True]
+    pd.testing.assert_frame_equal(Watched.read(path).looks, watcher.looks)
+
+
+def test_damage_of_its_file_is_refused_and_a_cut_line_is_noted(
+    model: LensModel, tmp_path: Path
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    watcher = watch(model, path=path, every=1, budget=None, measures=("frobenius_norm",))
+    for step in range(3):
+        watcher(step)
+    data = path.read_bytes()
+    assert Watched.read(path).notes == []
+    lines = data.splitlines(keepends=True)
+    for broken in (lines[:3] + lines[4:], [*lines[:2], lines[3], lines[2], *lines[4:]]):
+        path.write_bytes(b"".join(broken))
+        with pytest.raises(CorruptFileError, match="rows.jsonl, line [34] is not a row of ic"):
+            Watched.read(path)
+        with pytest.raises(CorruptFileError, match="rows.jsonl, line [34] is not a row of ic"):
+            watch(model, path=path, every=1, budget=None, measures=("frobenius_norm",))(3)
+    for cut, said in ((5, "line .*, which is cut, is left out"), (len(lines[-1]), "its last look")):
+        path.write_bytes(data[:-cut])
+        read = Watched.read(path)
+        assert read.looks["step"].tolist() == [0, 1]
+        assert re.search(f"! rows.jsonl: {said}", read.summary())
+        (note,) = read.notes
+        folder = read.save(tmp_path / f"kept{cut}")
+        assert Watched.load(folder).notes == [note]
+    again = watch(model, path=path, every=1, budget=None, measures=("frobenius_norm",))
+    again(2)
+    pd.testing.assert_frame_equal(Watched.read(path).frame, watcher.frame)
+    assert Watched.read(path).notes == []
 
 
 # ---- refused ------------------------------------------------------------------------------------

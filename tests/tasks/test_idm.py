@@ -22,6 +22,7 @@ from interp_compose.tasks.wordnet import (
     SenseExample,
     wordnet_examples,
     wordnet_senses,
+    wordnet_version,
 )
 from interp_compose.types import Example
 from tests.tasks.conftest import byte_tokenizer
@@ -78,6 +79,12 @@ def test_examples_in_which_a_word_occurs(wordnet: Path) -> None:
 
 def test_the_task_from_a_folder(wordnet: Path) -> None:
     task = load_task("idm", StubModel(byte_tokenizer(["kitten"])), data_dir=wordnet)
+    assert task.report["source"] == "WordNet of no stated version through NLTK"
+    adjectives = wordnet / "corpora" / "wordnet" / "data.adj"
+    licence = "  1 WordNet 3.1 Copyright 2011 by Princeton University.  \n"
+    adjectives.write_text(licence + ADJECTIVES)
+    task = load_task("idm", StubModel(byte_tokenizer(["kitten"])), data_dir=wordnet)
+    assert task.report["source"] == "WordNet 3.1 through NLTK"
     (one,) = task.train + task.validation + task.test
     assert one == Example('a young cat is called a "', "kitten")
     assert task.report["senses"] == 5
@@ -198,6 +205,7 @@ def test_a_word_is_on_the_same_side_for_every_tokenizer() -> None:
 
 @pytest.fixture(scope="module")
 def real(data_dir: Path) -> list[Sense]:
+    assert wordnet_version(data_dir / "nltk_data") == "3.0"
     return wordnet_senses(data_dir / "nltk_data")
 
 

@@ -118,7 +118,7 @@ def test_sst_that_cannot_be_is_refused(tmp_path: Path) -> None:
         ic.load_labelled("sst", data_dir=sst(tmp_path, dev=TREES.replace("(2 (2 A", "(7 (2 A")))
     with pytest.raises(InputError, match=r"the test split of 'sst \(altered\)' is empty"):
         ic.load_labelled("sst", data_dir=sst(tmp_path, test="(2 (2 A) (2 film))\n"))
-    with pytest.raises(InputError, match="all 1 training texts of 'sst .*' have the class or score 1"):
+    with pytest.raises(InputError, match="all 1 training texts of 'sst .*' have the class or"):
         ic.load_labelled("sst", data_dir=sst(tmp_path, train=TREES.splitlines()[0]))
 
 

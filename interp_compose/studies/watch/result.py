@@ -54,6 +54,11 @@ class Watched(StudyResult):
         return of_rows(Rows.read(path))
 
     @property
+    def notes(self) -> list[str]:
+        """As those of all results, and what was left out of the file."""
+        return [*super().notes, *filter(None, [self.config.get("left_out")])]
+
+    @property
     def frame(self) -> pd.DataFrame:
         """One row per look and number.
 
@@ -114,7 +119,7 @@ class Watched(StudyResult):
                 "training"
             )
         if self.frame.empty:
-            return lines[0]
+            return self._told(lines)
         if self.frame["low"].notna().any():
             lines.append("in brackets: 95 % intervals; n: examples or pairs (of weights: matrices)")
         of = self.frame["of"].where(self.frame["measure"].isin(ON_DATA), "mean of matrices")
@@ -127,7 +132,7 @@ class Watched(StudyResult):
         table["layer"] = table["layer"].map(str).where(table["layer"] >= 0, "")
         columns = [("measure", "measure", "<16"), ("of", "of", "<18"), ("layer", "layer", ">5")]
         columns += [(name, name, ">10") for name in shown]
-        return "\n".join([*lines, "", *text_table(table, [*columns, ("n", "n", ">6")])])
+        return self._told([*lines, "", *text_table(table, [*columns, ("n", "n", ">6")])])
 
 
 def _cell(place: pd.Series[float]) -> str:
@@ -138,5 +143,6 @@ def _cell(place: pd.Series[float]) -> str:
 
 def of_rows(rows: Rows) -> Watched:
     """A watcher's rows as frames."""
+    config = {**rows.config, **({"left_out": rows.note} if rows.note else {})}
     frames = {"measured": MEASURED.of(rows.measured), "looks": LOOKS.of(rows.looks)}
-    return Watched(config=rows.config, frames=frames, versions=environment_versions())
+    return Watched(config=config, frames=frames, versions=environment_versions())

@@ -1,12 +1,12 @@
 """The file of a watcher: JSONL, appended to as looks come, read while training goes on.
 
 The first line says what is watched; each look is one append of its rows, of which that of the
-table "looks" is the last: a look of which a kill has left a part is left out.
+table "looks" is the last: a look of which a kill has left a part is left out. Lines are numbered
+and have checksums, see :class:`.checksums.GrowingFile`.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from interp_compose.errors import CorruptFileError, InputError
-from interp_compose.runs.files import append, atomic_write, differences, json_value, read_text
+from interp_compose.runs.checksums import GrowingFile, read_growing
+from interp_compose.runs.files import differences
 from interp_compose.studies.core.tables import Table
 
 Row = dict[str, Any]
@@ -45,38 +46,38 @@ class Rows:
     path: Path | None = None
     measured: list[Row] = field(default_factory=list)
     looks: list[Row] = field(default_factory=list)
+    note: str = ""
+    """What was left out when the file was read."""
+    _file: GrowingFile | None = None
 
     @classmethod
     def read(cls, path: Path) -> Rows:
-        """A file's rows; a last line that is not whole is left out.
+        """A file's rows; a last look that is not whole is left out, and noted.
 
         Raises:
-            CorruptFileError: a line is not a watcher's.
+            CorruptFileError: a line is not the one that a watcher wrote.
         """
-        found: Rows | None = None
-        pending: list[Row] = []
-        for number, line in enumerate(read_text(path).split("\n")[:-1], start=1):
-            try:
-                row = json_value(line)
-                table = row.pop("table")
-                whole = number > 1 if table in COLUMNS else number == 1 and table == "config"
-                whole = whole and (table == "config" or set(row) == set(COLUMNS[table]))
-            except (ValueError, KeyError, TypeError, AttributeError):
-                whole = False
-            if not whole:
-                raise CorruptFileError(
-                    f"{path}, line {number} is not a row of ic.watch: {line[:80]!r}; the file "
-                    "would be written over: move it away, or give another path"
-                )
-            if table == "config":
-                found = cls(row)
-            elif table == "measured":
-                pending.append(row)
-            elif found is not None:
-                found.measured += [one for one in pending if one["step"] == row["step"]]
-                found.looks.append(row)
+        rows, note = read_growing(path, "ic.watch")
+        tables = [row.pop("table", "") for row in rows]
+        looked = list(zip(tables, rows, strict=True))[1:]
+        if tables[:1] != ["config"] or any({*row} != {*COLUMNS.get(t, ())} for t, row in looked):
+            raise CorruptFileError(
+                f"{path} does not hold the rows of ic.watch; the file would be written over: move "
+                "it away, or give another path"
+            )
+        found, pending = cls(rows[0]), []
+        for table, row in looked:
+            pending.append(row)
+            if table == "looks":
+                *measured, look = pending
+                found.measured += measured
+                if found.looks and found.looks[-1]["step"] == look["step"]:
+                    found.looks.pop()  # skipped, and then asked for by Watcher.look
+                found.looks.append(look)
                 pending = []
-        return cls({}) if found is None else found
+        if note or pending:
+            found.note = f"{path.name}: {note or 'its last look, which is not whole, is left out'}"
+        return found
 
     def begin(self, steps: int) -> None:
         """Take up the rows of an earlier process of steps below ``steps``, and write the file anew
@@ -89,9 +90,9 @@ class Rows:
         self.measured, self.looks = [], []
         if self.path is None:
             return
-        if self.path.exists():
+        if self.path.exists() and self.path.stat().st_size:
             earlier = Rows.read(self.path)
-            told = differences(dict(earlier.config), dict(self.config)) if earlier.config else ""
+            told = differences(dict(earlier.config), dict(self.config))
             if told:
                 raise InputError(
                     f"{self.path} holds the rows of another watcher ({told}), and would be written "
@@ -99,19 +100,19 @@ class Rows:
                 )
             self.measured = [row for row in earlier.measured if row["step"] < steps]
             self.looks = [row for row in earlier.looks if row["step"] < steps]
-        lines = _lines("config", [self.config])
+        lines = [{"table": "config", **self.config}]
         for look in self.looks:
-            lines += _lines("measured", [r for r in self.measured if r["step"] == look["step"]])
-            lines += _lines("looks", [look])
-        atomic_write(self.path, lines.encode())
+            lines += _lines([r for r in self.measured if r["step"] == look["step"]], look)
+        self._file = GrowingFile(self.path)
+        self._file.restart(lines)
 
     def add(self, measured: Iterable[Row], look: Row) -> None:
         """The rows of a look, or of one that was skipped."""
         measured = [{name: _plain(value) for name, value in row.items()} for row in measured]
         self.measured += measured
         self.looks.append(look)
-        if self.path is not None:
-            append(self.path, _lines("measured", measured) + _lines("looks", [look]))
+        if self._file is not None:
+            self._file.add(_lines(measured, look))
 
 
 def _plain(value: Any) -> Any:
@@ -119,5 +120,5 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-def _lines(table: str, rows: Iterable[Mapping[str, Any]]) -> str:
-    return "".join(json.dumps({"table": table, **row}) + "\n" for row in rows)
+def _lines(measured: Iterable[Row], look: Row) -> list[Row]:
+    return [*({"table": "measured", **row} for row in measured), {"table": "looks", **look}]

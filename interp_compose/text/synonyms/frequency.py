@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from interp_compose.errors import DataFormatError, InputError, MissingDataError
+from interp_compose.runs.files import read_bytes
 
 RARE = -15.0
 """CARMA's bound: words whose log probability is not above it are rare."""
@@ -94,7 +95,7 @@ def read_frequency(path: str | Path, threshold: float = RARE) -> WordFrequency:
             "tab between them"
         )
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_bytes(path).decode("utf-8")
     except UnicodeDecodeError as error:
         raise DataFormatError(f"{path} is not UTF-8 ({error}); save it as UTF-8 text") from error
     rows = csv.reader(text.splitlines(), delimiter="\t" if "\t" in text else ",")
