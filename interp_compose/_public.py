@@ -56,8 +56,11 @@ def public(target: Decorated) -> Decorated:
 
 def short(value: Any, limit: int = 80) -> str:
     """A value as a message shows it."""
+    if getattr(value, "is_nested", False):  # its shape cannot be asked for
+        return f"a Tensor (nested) of {value.dtype}"
     if hasattr(value, "shape") and hasattr(value, "dtype"):
-        return f"{_a(type(value).__name__)} {list(value.shape)} of {value.dtype}"
+        where = "" if _has_values(value) else f" ({value.layout}, on {value.device})"
+        return f"{_a(type(value).__name__)} {list(value.shape)} of {value.dtype}{where}"
     if type(value).__module__.partition(".")[0] == "pandas" and hasattr(value, "shape"):
         return f"{_a(type(value).__name__)} {list(value.shape)}"
     try:
@@ -65,6 +68,12 @@ def short(value: Any, limit: int = 80) -> str:
     except Exception:  # noqa: BLE001  a message is no place to fail for a broken repr
         text = _a(type(value).__name__)
     return shortened(text, limit)
+
+
+def _has_values(tensor: Any) -> bool:
+    """Whether a tensor, or an array, is neither sparse nor nested nor on the meta device."""
+    strided = str(getattr(tensor, "layout", "torch.strided")) == "torch.strided"
+    return strided and not getattr(tensor, "is_meta", False) and not getattr(tensor, "is_nested", 0)
 
 
 def _a(name: str) -> str:
@@ -378,6 +387,7 @@ def _check_of_one(hint: Any) -> Check:
     if get_origin(hint) is Literal:
         return _check_of_literal(get_args(hint), expected)
     sized = hasattr(hint, "dim_str")  # jaxtyping's
+    counts = sized and hint.__name__.startswith(("Int", "Bool"))  # tokens, masks, positions
     protocol = getattr(hint, "_is_protocol", False)
     met: set[Any] = set() if protocol or sized else {hint}
     """Types whose values fit, each. To ask a protocol, Python 3.11 reads all its properties."""
@@ -385,6 +395,8 @@ def _check_of_one(hint: Any) -> Check:
     def check(value: Any) -> Any:
         if type(value) in met:
             return value
+        if counts and hasattr(value, "layout") and not _has_values(value):
+            raise _Unfit(value, f"{expected}, dense (.to_dense()) and in memory", nearly=True)
         if not is_bearable(value, hint) or (protocol and isinstance(value, type)):
             sizes = sized and _fits_alone(value, hint)
             also = ", of the sizes of the other arguments" if sizes else ""

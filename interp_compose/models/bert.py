@@ -283,7 +283,8 @@ class SmallEncoder(HookedRootModule):  # type: ignore[misc]
         padding -1."""
         real = torch.ones_like(tokens) if mask is None else mask
         starts = real * (~self.continues[tokens]).long()
-        numbers = (starts.cumsum(dim=1) - 1).clamp(min=0)
+        starts = starts | (real * (real.cumsum(dim=1) == 1))  # a row's first token begins a word
+        numbers = starts.cumsum(dim=1) - 1
         return numbers.masked_fill(real == 0, -1)
 
     def embedded(

@@ -25,6 +25,7 @@ from interp_compose.errors import CapabilityError, InterpComposeError, first_lin
 from interp_compose.models.hooks import without_hooks
 from interp_compose.models.lens_model import LensModel, Streams
 from interp_compose.models.model_files import check_report
+from interp_compose.models.own_forward import not_in_memory
 from interp_compose.models.prefix import Kept
 from interp_compose.models.recompute import running
 from interp_compose.models.rotary import length_limit
@@ -106,7 +107,8 @@ def refusing(model: nn.Module) -> Iterator[None]:
         *(IndexError, NotImplementedError),
     ) as refusal:
         raise CapabilityError(
-            f"TransformerLens does not know how to wrap a {type(model).__name__} of this config "
+            not_in_memory(model)
+            or f"TransformerLens does not know how to wrap a {type(model).__name__} of this config "
             f"({first_line(refusal)}). If other configs of it load, a setting is the cause; else "
             "pass a causal language model such as GPT2LMHeadModel or LlamaForCausalLM, an encoder "
             "such as BertModel or, with transformer-lens 4, RobertaModel, or an encoder–decoder "
@@ -118,9 +120,12 @@ def check_wrappable(model: Any) -> None:
     """Refuse, before anything is wrapped, modules that this library cannot measure.
 
     Raises:
-        CapabilityError: adapters around the model, or an encoder–decoder with transformer-lens 3.9.
+        CapabilityError: weights that are not in memory, adapters around the model, or an
+            encoder–decoder with transformer-lens 3.9.
     """
     kind = type(model)
+    if (first := next(model.parameters(), None)) is not None and first.is_meta:
+        raise CapabilityError(not_in_memory(model))
     if hasattr(model, "merge_and_unload"):
         raise CapabilityError(
             f"a {kind.__name__} holds adapters around a model, and TransformerLens wraps the model "

@@ -104,6 +104,31 @@ def test_greedy_is_the_argmax_of_plain_calls(
     assert any(row[-1] == EOS for row in expected)
 
 
+VALUELESS: dict[str, Callable[[Tensor], Tensor]] = {
+    "sparse": Tensor.to_sparse,
+    "sparse_csr": Tensor.to_sparse_csr,
+    "on meta": lambda ids: ids.to("meta"),
+    "nested": lambda ids: torch.nested.nested_tensor([*ids], layout=torch.jagged),
+}
+
+
+@pytest.mark.parametrize("kind", VALUELESS)
+@pytest.mark.parametrize("search", [beam_search, greedy_search])
+def test_tensors_without_values_at_hand_are_refused(search: Any, kind: str) -> None:
+    model, ids = SmallSeq2Seq(Seq2SeqConfig(**SHAPE)), torch.tensor([[3, 4], [5, 2]])
+    other = VALUELESS[kind](ids)
+    for name, given in {
+        "source": (other,),
+        "source_mask": (ids, VALUELESS[kind](ids // 9 + 1)),
+    }.items():
+        with pytest.raises(OptionError, match=rf"{name} is a .*{kind}.*; expected a tensor .*den"):
+            search(model, *given, max_length=2)
+    loaded = load_model(architectures.build("GPT-2"))
+    for asked in ((other,), (ids, other)):
+        with pytest.raises(OptionError, match=rf"{kind}.* dense \(.to_dense\(\)\) and in memory"):
+            loaded(*asked[:1], **({"attention_mask": asked[1]} if asked[1:] else {}))
+
+
 def test_rows_that_have_ended_leave_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     model = random(**CASES[0])
     sizes: list[int] = []

@@ -11,6 +11,7 @@ import transformers as hf
 from torch import Tensor, nn
 
 from interp_compose.errors import CapabilityError, PromptError, first_line
+from interp_compose.models import own_forward
 from interp_compose.models.bridge import bridge_around
 from interp_compose.models.load import load_model
 from interp_compose.models.own_forward import OwnForward
@@ -284,3 +285,80 @@ def test_padding_in_float64_is_right_or_refused(name: str, when: str) -> None:
         return
     with pytest.raises(CapabilityError, match="in float64 makes NaN of padded batches"):
         model(padded, attention_mask=mask)
+
+
+# ---- rounding, and weights that are not there ----------------------------------------------------
+
+
+def deep_llama(std: float = 0.3, layers: int = 32) -> Any:
+    torch.manual_seed(0)
+    shape = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4}
+    config = hf.LlamaConfig(
+        vocab_size=97, num_hidden_layers=layers, initializer_range=std, **shape,
+        max_position_embeddings=64,
+    )  # fmt: skip
+    return hf.LlamaForCausalLM(config).eval()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_numbers_that_differ_by_rounding_are_loaded(dtype: torch.dtype) -> None:
+    module = deep_llama().to(dtype)
+    before = {name: weight.clone() for name, weight in module.state_dict().items()}
+    reference, model = OwnForward.of(module), load_model(module)
+    errors = [
+        own_forward._relative_error(output[-len(expected) :], expected)
+        for _, outputs in reference._calls(model)
+        for output, expected in zip(outputs, reference.outputs, strict=True)
+    ]
+    assert max(errors) > own_forward.TOLERANCE.get(dtype, own_forward.DEFAULT_TOLERANCE)
+    kept = {id(tensor): tensor.dtype for tensor in [*module.parameters(), *module.buffers()]}
+    assert {*kept.values()} <= {dtype, torch.float32}
+    assert model.dtype == dtype
+    for name, weight in model.lens.original_model.state_dict().items():
+        if name in before:
+            assert torch.equal(weight, before[name])
+
+
+def test_what_is_altered_is_no_rounding() -> None:
+    module = deep_llama().to(torch.bfloat16)
+    reference, model = OwnForward.of(module), load_model(module)
+    with torch.no_grad():
+        next(module.model.layers[3].mlp.down_proj.parameters()).mul_(1.5)
+    with pytest.raises(CapabilityError, match="computes this configuration in another way"):
+        reference.check(model)
+
+
+def test_numbers_that_are_nearly_all_rounding_are_refused_as_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(own_forward, "MOST_ROUNDED", 0.05)
+    with pytest.raises(CapabilityError, match=r"This is rounding: .*Load it in float32") as refusal:
+        load_model(deep_llama().to(torch.bfloat16))
+    assert len(str(refusal.value)) <= 500
+
+
+def offloaded(module: Any) -> Any:
+    accelerate = pytest.importorskip("accelerate")
+    return accelerate.cpu_offload(module, execution_device=torch.device("cpu"))
+
+
+@pytest.mark.parametrize("move", [offloaded, lambda module: module.to("meta")])
+@pytest.mark.parametrize("name", ["GPT-2", "Llama", "BERT", "T5"])
+def test_weights_that_are_not_in_memory(name: str, move: Any) -> None:
+    module = {"T5": tiny_t5}.get(name, lambda: architectures.build(name))()
+    with pytest.raises(CapabilityError, match=r"weights of this .*, such as '.*', are not in mem"):
+        load_model(move(module))
+
+
+def tiny_t5() -> Any:
+    shape = {"d_model": 8, "d_kv": 4, "d_ff": 12, "num_layers": 1, "num_heads": 2}
+    return hf.T5ForConditionalGeneration(
+        hf.T5Config(vocab_size=11, decoder_start_token_id=0, **shape)
+    ).eval()
+
+
+def test_a_model_in_part_on_the_meta_device() -> None:
+    module = deep_llama(layers=2)
+    module.model.layers[1].to("meta")
+    with pytest.raises(CapabilityError, match=r"9 weights of this Llama.* 'model.layers.1"):
+        load_model(module)

@@ -193,6 +193,16 @@ def test_blocks_compose_as_the_equations_say(level: Any, mix: Any) -> None:
             np.testing.assert_allclose(array(out.mix[row, :n]), expected, rtol=1e-6, atol=1e-9)
 
 
+def test_a_row_that_begins_with_what_continues_a_word() -> None:
+    """Its first token is a word of its own, and not a part of the next."""
+    model = random(CAT)
+    tokens = torch.tensor([[20, 4, 7, 8, 30], [0, 0, 20, 30, 4], [20, 30, 4, 0, 0]])
+    mask = torch.tensor([[1, 1, 1, 1, 1], [0, 0, 1, 1, 1], [1, 1, 1, 0, 0]])
+    found = model.words_of(tokens, mask).tolist()
+    assert found == [[0, 1, 2, 3, 3], [-1, -1, 0, 0, 1], [0, 0, 1, -1, -1]]
+    assert model.words_of(tokens[:1]).tolist() == found[:1]
+
+
 @torch.no_grad()
 def test_each_block_reads_what_the_one_below_mixed() -> None:
     model = random(CAT)

@@ -649,6 +649,19 @@ def test_models_are_the_ones_that_were_asked_for(runs: Path) -> None:
         ic.fusion(runs, models=["lrf", "previous"], progress=False)
 
 
+def test_a_model_whose_run_is_not_finished_is_named(runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs, tmp_path / "runs")
+    opened = finished_runs(tmp_path / "runs", ["lrf"], None)[0]
+    (opened.folder / "DONE").unlink()
+    asked: dict[str, Any] = {"n_pairs": 2, "progress": False}
+    note = "left out, since their runs are not finished: lrf (seed 3)"
+    found = ic.fusion(tmp_path / "runs", **asked)
+    assert found.notes[0] == note
+    assert ic.Fusion.load(found.save(tmp_path / "kept")).notes[0] == note
+    assert note not in ic.fusion(tmp_path / "runs", models=["transformer"], **asked).notes
+    assert note not in ic.fusion(runs, **asked).notes
+
+
 def test_a_run_that_kept_no_model_or_was_altered_is_refused(runs: Path, tmp_path: Path) -> None:
     shutil.copytree(runs, tmp_path / "runs")
     opened = finished_runs(tmp_path / "runs", ["lrf"], None)[0]

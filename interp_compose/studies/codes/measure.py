@@ -28,6 +28,7 @@ from interp_compose.studies.codes.phrases import Phrases, phrase_rows, phrases_o
 from interp_compose.studies.codes.result import Codes
 from interp_compose.studies.codes.sememes import Own, annotated, sememe_rows
 from interp_compose.studies.codes.words import Words, mean_codes
+from interp_compose.studies.core.finished import left_out
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.output import held_folder, write_result
 from interp_compose.studies.pretrain.finished import FinishedEncoder, finished_encoders
@@ -108,6 +109,7 @@ def _planned(runs: str | os.PathLike[str], asked: CodesOptions) -> _Plan:
         **{name: getattr(asked, name) for name in NUMBERS},
         "phrases": 0 if asked.phrases is None else len(asked.phrases),
         "phrases_sha256": digest_of(list(asked.phrases or ())),
+        **({} if asked.models else left_out(opened)),
         "wordnet": senses is not None,
     }
     assert data.guiding is not None, "annotated words have sememes"

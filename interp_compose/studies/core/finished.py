@@ -72,6 +72,18 @@ def finished_of_all(
     return _opened(_done(runs, made, work, command), varies)
 
 
+def left_out(opened: Sequence[Any]) -> dict[str, list[str]]:
+    """What a result of these runs says in its config of others of their seeds, which the sweep was
+    asked for and which are not done."""
+    out, seeds = opened[0].folder.parents[1], {each.run.seed for each in opened}
+    about = read_sweep(out) or {"work": "", "configs": []}
+    planned = Plan(about["work"], about["configs"]).runs(out)
+    missing = [run for run in planned if run.config["seed"] in seeds and not run.is_done]
+    names = [f"{run.config.get('model', run.name)} (seed {run.config['seed']})" for run in missing]
+    told = f"left out, since their runs are not finished: {', '.join(names)}"
+    return {"left_out": [told]} if names else {}
+
+
 def _done(
     runs: str | os.PathLike[str], made: Callable[..., R], work: str, command: str
 ) -> list[tuple[R, Run]]:

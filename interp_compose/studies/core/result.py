@@ -59,7 +59,7 @@ class StudyResult(Result):
         answers of several tokens, or what filters left of the data; printed, and kept in
         ``result.json``."""
         seeds, filtered = self.config.get("seeds"), self.config.get("filtered")
-        found = [filtered] if filtered else []
+        found = [*([filtered] if filtered else []), *self.config.get("left_out", ())]
         lengths = answer_lengths(self.config)
         if lengths:
             each = ", ".join(f"{n} of {k}" for k, n in self.config["answer_tokens"].items())

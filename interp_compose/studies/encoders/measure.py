@@ -17,6 +17,7 @@ from interp_compose.models.own_folder import WEIGHTS
 from interp_compose.runs.files import make_folder, read_json
 from interp_compose.runs.folder import DONE, DONE_KEYS, Plan, versions_of
 from interp_compose.runs.sweep import check_options
+from interp_compose.studies.core.finished import left_out
 from interp_compose.studies.core.grid import RESULT, run_grid, swept
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.sequence_run import MODEL
@@ -132,6 +133,7 @@ def _config(opened: Opened, tasks: Tasks, asked: EncodersOptions) -> dict[str, A
         "tuning": {way: _numbers(way, asked) for way in DEFAULTS},
         "limit": asked.limit,
         "sample": drawn_told(asked.limit),
+        **({} if asked.models else left_out(opened)),
     }
 
 

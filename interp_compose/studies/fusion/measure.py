@@ -12,6 +12,7 @@ from interp_compose._versions import environment_versions, gathered_versions
 from interp_compose.checks import is_whole
 from interp_compose.errors import InputError, OptionError
 from interp_compose.runs.folder import versions_of
+from interp_compose.studies.core.finished import left_out
 from interp_compose.studies.core.grammar import grammar_of, marks_of
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.output import held_folder, write_result
@@ -67,6 +68,7 @@ def fusion(runs: str | os.PathLike[str], asked: FusionOptions) -> Fusion:
         "seed": opened[0].run.seed,
         "n_pairs": asked.n_pairs,
         "n_probe": asked.n_probe,
+        **({} if asked.models else left_out(opened)),
     }
     trained = {each.folder.name: versions_of(each.folder) for each in opened}
     return Fusion(

@@ -19,6 +19,7 @@ from interp_compose.studies.anchors.finished import FinishedRun, chosen, finishe
 from interp_compose.studies.anchors.grid import setting_of
 from interp_compose.studies.anchors.masked_outputs import MODES, circuit_numbers
 from interp_compose.studies.anchors.phase import SHARES, phase_of
+from interp_compose.studies.core.finished import left_out
 from interp_compose.studies.core.grid import checked, numbers
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.output import held_folder, write_result
@@ -86,6 +87,7 @@ def mechanism(
         "seed": opened[0].run.seed,
         "draw": int(draw),
         "runs": {each.folder.name: asdict(each.run)["init_rate"] for each in opened},
+        **left_out(everything),
     }
     trained = {each.folder.name: versions_of(each.folder) for each in everything}
     return Mechanism(

@@ -54,11 +54,6 @@ class Watched(StudyResult):
         return of_rows(Rows.read(path))
 
     @property
-    def notes(self) -> list[str]:
-        """As those of all results, and what was left out of the file."""
-        return [*super().notes, *filter(None, [self.config.get("left_out")])]
-
-    @property
     def frame(self) -> pd.DataFrame:
         """One row per look and number.
 
@@ -143,6 +138,6 @@ def _cell(place: pd.Series[float]) -> str:
 
 def of_rows(rows: Rows) -> Watched:
     """A watcher's rows as frames."""
-    config = {**rows.config, **({"left_out": rows.note} if rows.note else {})}
+    config = {**rows.config, **({"left_out": [rows.note]} if rows.note else {})}
     frames = {"measured": MEASURED.of(rows.measured), "looks": LOOKS.of(rows.looks)}
     return Watched(config=config, frames=frames, versions=environment_versions())
