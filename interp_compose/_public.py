@@ -57,7 +57,7 @@ def public(target: Decorated) -> Decorated:
 def short(value: Any, limit: int = 80) -> str:
     """A value as a message shows it."""
     if getattr(value, "is_nested", False):  # its shape cannot be asked for
-        return f"a Tensor (nested) of {value.dtype}"
+        return f"{_a(type(value).__name__)} (nested) of {value.dtype}"
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         where = "" if _has_values(value) else f" ({value.layout}, on {value.device})"
         return f"{_a(type(value).__name__)} {list(value.shape)} of {value.dtype}{where}"

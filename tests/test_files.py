@@ -291,7 +291,7 @@ def test_weights_and_histories_of_another_run_are_refused(tmp_path: Path) -> Non
     for seed in (0, 1):
         folder = tmp_path / str(seed)
         save_weights(tiny(seed), folder / names[0])
-        GrowingFile(folder / names[2]).restart([ROW | {"loss": seed + 0.5}])
+        GrowingFile(folder / names[2], [ROW | {"loss": seed + 0.5}])
         others: dict[str, bytes | str] = {n: _files.file_sha256(folder / n) for n in names}
         store(Result({"seed": seed}, {}, {}), folder, others)
         load_weights(tiny(9), folder / names[0])
@@ -380,13 +380,15 @@ def test_a_new_file_that_is_taken_for_a_stale_one(
 
 # ---- files that grow ----------------------------------------------------------------------------
 
-ROWS: list[dict[str, Any]] = [{"a": i, "of": "W_Q", "x": i / 7, "none": None} for i in range(6)]
+OWN = {"own": None}
+ROWS: list[dict[str, Any]] = [
+    {"table": "own", "a": i, "of": "W_Q", "x": i / 7, "none": None} for i in range(6)
+]
 
 
 def grown(path: Path, rows: Any = ROWS) -> list[bytes]:
     """Its lines."""
-    file = GrowingFile(path)
-    file.restart(rows[:2])
+    file = GrowingFile(path, rows[:2])
     file.add(rows[2:4])
     for row in rows[4:]:
         file.add([row])
@@ -396,14 +398,13 @@ def grown(path: Path, rows: Any = ROWS) -> list[bytes]:
 def test_rows_come_back_and_other_software_reads_them(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     assert len(grown(path)) == 6
-    assert read_growing(path, "it") == (ROWS, "")
+    assert read_growing(path, "it", OWN) == (ROWS, "")
     frame = pd.read_json(path, lines=True)
     assert frame["a"].tolist() == list(range(6))
     assert frame["line"].tolist() == [1, 2, 3, 4, 5, 6]
     assert frame["sha256"].nunique() == 6
     again = tmp_path / "again.jsonl"
-    file = GrowingFile(again)
-    file.restart(read_growing(path, "it")[0])
+    GrowingFile(again, read_growing(path, "it", OWN)[0])
     assert again.read_bytes() == path.read_bytes()  # however often it was appended to
 
 
@@ -416,7 +417,7 @@ def test_every_flipped_bit_is_seen(tmp_path: Path) -> None:
         broken[bit // 8] ^= 1 << bit % 8
         path.write_bytes(broken)
         with pytest.raises(CorruptFileError, match=r"rows.jsonl, line [23] is not a row of it as"):
-            read_growing(path, "it")
+            read_growing(path, "it", OWN)
 
 
 ALTERED: dict[str, Callable[[list[bytes], list[bytes]], list[bytes]]] = {
@@ -445,7 +446,7 @@ def test_altered_lines_are_named(name: str, tmp_path: Path) -> None:
     other = grown(tmp_path / "other.jsonl", [*ROWS[:1], *({**row, "x": 0} for row in ROWS[1:])])
     path.write_bytes(b"".join(ALTERED[name](grown(path), other)))
     with pytest.raises(CorruptFileError, match=r"rows.jsonl, line \d is not a row of it as it was"):
-        read_growing(path, "it")
+        read_growing(path, "it", OWN)
 
 
 def test_a_cut_file_is_what_was_written_before(tmp_path: Path) -> None:
@@ -453,7 +454,7 @@ def test_a_cut_file_is_what_was_written_before(tmp_path: Path) -> None:
     data = b"".join(grown(path))
     for size in range(len(data)):
         path.write_bytes(data[:size])
-        rows, note = read_growing(path, "it")
+        rows, note = read_growing(path, "it", OWN)
         whole = data[:size].count(b"\n")
         assert rows == ROWS[:whole]
         is_cut = size and data[size - 1 : size] != b"\n"
@@ -462,13 +463,12 @@ def test_a_cut_file_is_what_was_written_before(tmp_path: Path) -> None:
 
 def test_what_somebody_else_has_written_to_is_not_appended_to(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
-    one, other = GrowingFile(path), GrowingFile(path)
-    one.restart(ROWS[:1])
-    other.restart(ROWS[:2])
+    one = GrowingFile(path, ROWS[:1])
+    other = GrowingFile(path, ROWS[:2])
     with pytest.raises(OutputError, match=r"rows.jsonl was moved, cut or written to since its"):
         one.add(ROWS[2:])
     other.add(ROWS[2:])
-    assert read_growing(path, "it") == (ROWS, "")
+    assert read_growing(path, "it", OWN) == (ROWS, "")
 
 
 def test_a_file_that_the_system_does_not_read(tmp_path: Path) -> None:
@@ -485,11 +485,10 @@ def test_a_file_that_is_no_history(text: str, tmp_path: Path) -> None:
     with pytest.raises(MissingDataError, match=r"no file .*history\.jsonl"):
         read_history(path)
     check_history(path)
-    file = GrowingFile(path)
-    file.restart([{"table": "steps"}])
-    with pytest.raises(CorruptFileError, match="line 1 is not a row of a history, but has table"):
+    GrowingFile(path, [{"table": "steps"}])
+    with pytest.raises(CorruptFileError, match="line 1 is not a row of a history as it was"):
         read_history(path)
-    file.restart([ROW])
+    GrowingFile(path, [ROW])
     whole = path.read_text()
     path.write_text(whole + text)
     with pytest.raises(CorruptFileError, match="line 2 is not a row of a history"):

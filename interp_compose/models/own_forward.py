@@ -125,31 +125,34 @@ class OwnForward:
                     error = _relative_error(output.cpu()[-len(expected) :], expected)
                     if error > largest:
                         largest, text = error, f"a text of {len(expected)} tokens, {padding}"
-        if largest > tolerance:
-            rounding = self._rounding(model) if model.dtype.itemsize == 2 else None
-            if rounding is None or rounding > MOST_ROUNDED:
-                raise CapabilityError(self._refusal(model, largest, text, tolerance, rounding))
+        if largest > tolerance and not (model.dtype.itemsize == 2 and self._is_rounding(model)):
+            raise CapabilityError(self._refusal(model, largest, text, tolerance))
 
-    def _rounding(self, model: LensModel) -> float | None:
-        """How far the module's outputs are from those of the wrapped one with its weights in
-        float32 (in memory beside the others for that while); None where that is not rounding: the
-        wrapped one is much nearer, or a small model of this class and config is wrapped wrongly."""
+    def _is_rounding(self, model: LensModel) -> bool:
+        """Whether the module's outputs are about as far as the wrapped one's from those with the
+        same weights in float32 (in memory beside the others for that while), and a small model of
+        this class and config is wrapped right."""
         from interp_compose.models.load import load_model
 
-        rounded = [outputs for _, outputs in self._calls(model)]
+        rounded = [output for _, outputs in self._calls(model) for output in outputs]
         with _in_float32(model.lens):
-            exact = [outputs for _, outputs in self._calls(model)]
+            exact = [output for _, outputs in self._calls(model) for output in outputs]
         own = wrapped = 0.0
-        for outputs, rights in zip(rounded, exact, strict=True):
-            for output, right, expected in zip(outputs, rights, self.outputs, strict=True):
-                output, right = (one.cpu()[-len(expected) :] for one in (output, right))
-                own = max(own, _relative_error(expected, right))
-                wrapped = max(wrapped, _relative_error(output, right))
+        for output, right, expected in zip(rounded, exact, [*self.outputs] * 2, strict=True):
+            output, right = (one.cpu()[-len(expected) :] for one in (output, right))
+            own = max(own, _relative_error(expected, right))
+            wrapped = max(wrapped, _relative_error(output, right))
         if own > AS_ROUNDED * wrapped:
-            return None
+            return False
+        if own > MOST_ROUNDED:
+            raise CapabilityError(
+                f"{model.name!r} cannot be loaded in {model.dtype}: its numbers are rounding for "
+                f"the most part, by {own:.2g} standard deviations others than with the same weights in "
+                "float32. Load it in float32 (dtype='float32', or module.float())."
+            )
         if small := small_random_model(getattr(model.lens, "original_model", None)):
             load_model(small)
-        return own
+        return True
 
     def _calls(self, model: LensModel) -> Iterator[tuple[str, list[Tensor]]]:
         """Ways to run the texts, and what each text gets."""
@@ -169,20 +172,13 @@ class OwnForward:
             rows = zip(outputs, mask.bool(), strict=True)
             yield f"padded on the {side}", [one[real] for one, real in rows]
 
-    def _refusal(
-        self, model: LensModel, error: float, text: str, tolerance: float, rounding: float | None
-    ) -> str:
+    def _refusal(self, model: LensModel, error: float, text: str, tolerance: float) -> str:
         start = (
             f"{model.name!r} cannot be loaded: behind TransformerLens "
             f"{version('transformer-lens')}, {model.architecture} gives other numbers than its own "
             f"forward pass in transformers (off by {error:.2g} standard deviations for {text}; "
             f"{tolerance:g} may be rounding). "
         )
-        if rounding is not None:
-            return start + (
-                f"This is rounding: with the same weights in float32 its numbers are others by "
-                f"{rounding:.2g}. Load it in float32 (dtype='float32', or module.float())."
-            )
         if self.adapted is not None:
             return start + (
                 f"It holds adapters ({self.adapted}), which TransformerLens leaves out where it "

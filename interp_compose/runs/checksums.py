@@ -162,18 +162,14 @@ def digest_of(value: Any) -> str:
 
 
 class GrowingFile:
-    """JSON lines, appended to as rows come. Each has its number as ``line``, and as ``sha256`` the
-    first 16 digits of that of the line before it, with its own, and of itself without: a line that
-    is altered, deleted, doubled, exchanged or another file's is seen."""
+    """JSON lines, written anew with some rows and appended to as others come. Each has its number
+    as ``line`` and, as ``sha256``, the first 16 digits of that of the line before it and itself: a
+    line that is altered, deleted, doubled, exchanged or of another file is seen."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
         self.path = path
-        self._lines, self._last, self._size = 0, b"", 0
-
-    def restart(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Write the file anew with these rows."""
-        self._lines, self._last, self._size = 0, b"", 0
-        atomic_write(self.path, self._sealed(rows))
+        self._n, self._last, self._size = 0, b"", 0
+        atomic_write(path, self._sealed(rows))
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Append rows, in one write.
@@ -192,39 +188,44 @@ class GrowingFile:
     def _sealed(self, rows: Iterable[Mapping[str, Any]]) -> bytes:
         lines = []
         for row in rows:
-            self._lines += 1
-            text = json.dumps({**row, "line": self._lines}).encode()[:-1]
-            seal = _seal(self._last, text)
-            self._last = text + b', "sha256": "' + seal + b'"}'
-            lines.append(self._last + b"\n")
-        data = b"".join(lines)
-        self._size += len(data)
-        return data
+            self._n += 1
+            text = json.dumps({**row, "line": self._n}).encode()[:-1]
+            self._last = text + b', "sha256": "' + _seal(self._last, text) + b'"}\n'
+            lines.append(self._last)
+        self._size += sum(map(len, lines))
+        return b"".join(lines)
 
 
-def read_growing(path: Path, what: str) -> tuple[list[dict[str, Any]], str]:
-    """The rows of a :class:`GrowingFile`, of one that still grows too, and a note on a last line
-    that is not whole, which is left out; an empty text where all are.
+def read_growing(
+    path: Path, what: str, columns: Mapping[str, Collection[str] | None]
+) -> tuple[list[dict[str, Any]], str]:
+    """The rows of a :class:`GrowingFile`, with ``columns`` by their ``table`` (None: any), and a
+    note on a last line that is not whole, which is left out; of a file that still grows, too.
 
     Raises:
         CorruptFileError: a line is not the one that was written; names it.
     """
     *lines, cut = read_bytes(path).split(b"\n")
-    rows, before = [], b""
+    rows: list[dict[str, Any]] = []
+    before = b""
     for number, line in enumerate(lines, start=1):
         sealed = SEALED.fullmatch(line)
-        if sealed is None or sealed[2] != _seal(before, sealed[1]):
-            wrong = "it has no checksum" if sealed is None else "its checksum is another's"
+        row = {}
+        if sealed and sealed[2] == _seal(before, sealed[1]):
+            row = {key: v for key, v in json_value(line).items() if key not in ("line", "sha256")}
+        expected = columns.get(row.get("table", ""), ("",)) if row else ("",)
+        if expected is not None and {*row} != {"table", *expected}:
             raise CorruptFileError(
-                f"{path}, line {number} is not a row of {what} as it was written ({wrong}): "
-                f"{line[:60].decode(errors='replace')!r}. It was altered, or lines before it were "
-                "deleted, doubled or exchanged: restore the file, or move it away and start afresh "
-                "(pandas.read_json(path, lines=True) reads unchecked what can be read)"
+                f"{path}, line {number} is not a row of {what} as it was written: "
+                f"{line[:60].decode(errors='replace')!r}{'' if sealed else ' has no checksum'}. It "
+                "was altered, or lines before it deleted, doubled or exchanged: restore the file, "
+                "or move it away and start afresh (pandas.read_json(path, lines=True) reads "
+                "unchecked what can be read)"
             )
-        row, before = json_value(line), line
-        rows.append({key: row[key] for key in row if key not in ("line", "sha256")})
+        rows.append(row)
+        before = line + b"\n"
     return rows, f"line {len(lines) + 1}, which is cut, is left out" if cut else ""
 
 
 def _seal(before: bytes, text: bytes) -> bytes:
-    return hashlib.sha256(before + b"\n" + text).hexdigest()[:16].encode()
+    return hashlib.sha256(before + text).hexdigest()[:16].encode()

@@ -41,8 +41,7 @@ def bird(data_dir: str | Path | None) -> PairTask:
         raise DataFormatError(
             f"{path} has no pair of two bigrams among its {len(rows)} rows; get the file again"
         )
-    read = [f"{one.text1}\t{one.text2}\t{kind}\t{one.score}" for _, kind, one in rows]
-    name, source = named("bird", "BiRD", data_dir, {"test": read})
+    name, source = named("bird", "BiRD", data_dir, {"test": test})
     report: dict[str, int | str | float] = {
         "source": source,
         "rows": len(rows),

@@ -22,7 +22,6 @@ from interp_compose.tasks.rows import data_files, numbered_lines
 from interp_compose.tasks.sequences import (
     SequencePair,
     SequenceTask,
-    as_rows,
     check_counts,
     report_of,
 )
@@ -53,7 +52,7 @@ def cognition(data_dir: str | Path | None) -> SequenceTask:
     }
     splits["cg-test"] = _compounds(data_dir)[0]
     check_counts("CoGnition", data_dir, splits, COUNTS)
-    check_published("CoGnition", data_dir, {part: as_rows(splits[part]) for part in splits})
+    check_published("CoGnition", data_dir, splits)
     return SequenceTask(
         "cognition", splits, report_of(f"CoGnition in {data_dir}", splits, overlap=True)
     )

@@ -7,20 +7,14 @@ Interpretation" (EMNLP). ``kind`` is the type. Of the training pairs 143 are of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from interp_compose.errors import DataFormatError
 from interp_compose.tasks.published import check_published, named
 from interp_compose.tasks.rows import data_files, numbered_lines
-from interp_compose.tasks.sequences import (
-    SequencePair,
-    SequenceTask,
-    as_rows,
-    check_counts,
-    report_of,
-)
+from interp_compose.tasks.sequences import SequencePair, SequenceTask, check_counts, report_of
 
 COUNTS: Final = {"train": 24155, "dev": 3000, "test": 3000, "gen": 21000}
 CORRECTED: Final = "obj_pp_to_subj_pp"
@@ -37,19 +31,17 @@ def cogs(data_dir: str | Path | None) -> SequenceTask:
     paths = data_files("cogs", data_dir, names, needs="the data set COGS", hint=hint)
     splits = {split: _read(path) for split, path in zip(COUNTS, paths, strict=True)}
     check_counts("COGS", data_dir, splits, COUNTS)
-    name, source = _named(data_dir, {split: as_rows(pairs) for split, pairs in splits.items()})
-    return SequenceTask(name, splits, report_of(source, splits))
-
-
-def _named(where: object, rows: Mapping[str, list[str]]) -> tuple[str, str]:
-    """The task's name and source: ``gen.tsv`` as it was before the correction is told by them."""
     rough = [
-        row.replace(" agent ", " theme ") if row.endswith(f"\t{CORRECTED}") else row
-        for row in rows["gen"]
+        replace(pair, target=pair.target.replace(" agent ", " theme "))
+        if pair.kind == CORRECTED
+        else pair
+        for pair in splits["gen"]
     ]
-    others = {split: rows[split] for split in rows if split != "gen"}
-    check_published("COGS", where, {**others, "gen but for roles": rough})
-    return named("cogs", "COGS", where, {"gen": rows["gen"]})
+    others = {split: pairs for split, pairs in splits.items() if split != "gen"}
+    check_published("COGS", data_dir, {**others, "gen but for roles": rough})
+    # gen.tsv as it was before the correction is told by the name
+    name, source = named("cogs", "COGS", data_dir, {"gen": splits["gen"]})
+    return SequenceTask(name, splits, report_of(source, splits))
 
 
 def _read(path: Path) -> tuple[SequencePair, ...]:

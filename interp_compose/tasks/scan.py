@@ -19,13 +19,7 @@ from typing import Final
 from interp_compose.errors import DataFormatError, OptionError
 from interp_compose.tasks.published import check_published
 from interp_compose.tasks.rows import data_files, numbered_lines
-from interp_compose.tasks.sequences import (
-    SequencePair,
-    SequenceTask,
-    as_rows,
-    check_counts,
-    report_of,
-)
+from interp_compose.tasks.sequences import SequencePair, SequenceTask, check_counts, report_of
 
 PRIMITIVES: Final = ("walk", "look", "run", "jump")
 DIRECTIONS: Final = ("left", "right")
@@ -168,7 +162,7 @@ def _published(
         sizes = {paths[0].name: len(everything) - SIMPLE_TEST, paths[1].name: SIMPLE_TEST}
         found = {path.name: pairs for path, pairs in zip(paths, (train, test), strict=True)}
         check_counts("SCAN", paths[0].parent, found, sizes)
-        check_published("SCAN", paths[0].parent, {"test": as_rows(test)})
+        check_published("SCAN", paths[0].parent, {"test": test})
     return {"train": train, "test": test}
 
 

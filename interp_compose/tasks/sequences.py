@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,11 +87,6 @@ def generated_pair(source: str, target: str, kind: str = "") -> SequencePair:
     pair = object.__new__(SequencePair)
     pair.__dict__.update(source=source, target=target, kind=kind)
     return pair
-
-
-def as_rows(pairs: Iterable[SequencePair]) -> list[str]:
-    """Pairs as :mod:`.published` compares them."""
-    return [f"{pair.source}\t{pair.target}\t{pair.kind}" for pair in pairs]
 
 
 @public

@@ -10,7 +10,7 @@ As classes (:func:`sst_labelled`) it is SST-2 on whole sentences: neutral ones a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from interp_compose.text.constituents import without_escapes
 from interp_compose.types import Example
 
 FILES = {"train": "train.txt", "validation": "dev.txt", "test": "test.txt"}
+DATA = "Stanford Sentiment Treebank"
 LABELS = ("negative", "neutral", "positive")
 
 _TOKEN = re.compile(r"\(|\)|[^ \t()]+")  # a no-break space is part of a word, as in "8 1/2"
@@ -49,12 +50,9 @@ def sst(
         for label in LABELS:
             of_label = [one for one in kept[split] if one.answer == prompt.lead + label]
             report[f"{split}_{label}"] = len(of_label)
-    name, report["source"] = _named(data_dir, {s: [str(e.tree) for e in kept[s]] for s in kept})
+    trees = {split: [one.tree for one in examples] for split, examples in kept.items()}
+    name, report["source"] = named("sst", DATA, data_dir, trees)
     return Task(name, prompt.template, report=report, labels=labels, **kept)
-
-
-def _named(data_dir: str | Path | None, trees: Mapping[str, Iterable[str]]) -> tuple[str, str]:
-    return named("sst", "Stanford Sentiment Treebank", data_dir, trees)
 
 
 def sst_files(data_dir: str | Path | None) -> list[Path]:
@@ -109,7 +107,7 @@ def sst_labelled(data_dir: str | Path | None) -> LabelledTask:
             LabelledText(text, None, float(root > 2)) for root, text, _ in trees if root != 2
         )
         left_out[f"{split}_neutral_left_out"] = len(trees) - len(splits[split])
-    name, source = _named(data_dir, read)
+    name, source = named("sst", DATA, data_dir, read)
     report = counted(splits, source) | left_out
     return LabelledTask(name, splits, ("negative", "positive"), ("accuracy",), report)
 

@@ -108,7 +108,7 @@ class Recorder:
         row = {"table": kind, **values}
         self.rows.append(row)
         if self.path is not None:
-            self._file = self._file or GrowingFile(self.path)
+            self._file = self._file or GrowingFile(self.path, [])
             self._file.add([row])
         if self.track is not None:
             self.track(_flat(kind, values))
@@ -117,8 +117,7 @@ class Recorder:
         """Begin with these rows: the file is written anew, without what came after them."""
         self.rows = list(rows)
         if self.path is not None:
-            self._file = GrowingFile(self.path)
-            self._file.restart(self.rows)
+            self._file = GrowingFile(self.path, self.rows)
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """The rows as tidy frames, every table there even without rows."""
@@ -161,13 +160,7 @@ def read_history(path: str | os.PathLike[str]) -> dict[str, pd.DataFrame]:
 
 
 def _read(path: Path) -> Recorder:
-    rows, _ = read_growing(path, "a history")
-    for number, row in enumerate(rows, start=1):
-        if {*row} != {"table", *COLUMNS.get(row.get("table", ""), ())}:
-            raise CorruptFileError(
-                f"{path}, line {number} is not a row of a history, but has "
-                f"{', '.join(row)}; give the path of a run's history.jsonl"
-            )
+    rows, _ = read_growing(path, "a history", COLUMNS)
     return Recorder(rows=rows)
 
 

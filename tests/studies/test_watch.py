@@ -390,7 +390,7 @@ def test_a_file_of_another_watcher_is_left_alone(model: LensModel, tmp_path: Pat
     with pytest.raises(CorruptFileError, match=r"line 1 is not a row of ic.watch as it was writ"):
         watch(model, path=path)(0)
     Recorder(path).restart([{"table": "steps"}])
-    with pytest.raises(CorruptFileError, match=r"does not hold the rows of ic.watch; the file"):
+    with pytest.raises(CorruptFileError, match=r"line 1 is not a row of ic.watch as it was writ"):
         watch(model, path=path)(0)
     with pytest.raises(MissingDataError, match="there is no file"):
         Watched.read(tmp_path / "nowhere.jsonl")

@@ -12,7 +12,7 @@ from interp_compose.errors import DataFormatError, InputError, MissingDataError
 from interp_compose.tasks import cognition as module
 from interp_compose.tasks.cognition import CompoundTest, load_compounds
 from interp_compose.tasks.published import PUBLISHED, check_published
-from interp_compose.tasks.sequences import SequencePair, as_rows, load_sequences
+from interp_compose.tasks.sequences import SequencePair, load_sequences
 
 LEXICON = (
     "the\t/\ndog\t狗/犬\nred\t红\neach\t每\nmod0\t他喜欢的\nsaw\t看到/看\nliked\t喜欢/\non\t/\n"
@@ -228,7 +228,7 @@ def test_real_compounds_against_a_slow_reference(data_dir: Path) -> None:
     here = data_dir / "cognition"
     test = load_compounds(here, lexicon=here / "lexicon.txt")
     assert len(test.pairs) == 10800
-    check_published("CoGnition", here, {"cg-test": as_rows(test.pairs)})
+    check_published("CoGnition", here, {"cg-test": test.pairs})
     rates = test.error_rates([pair.target for pair in test.pairs])
     assert rates["n_compounds"].tolist() == [2160, 720, 720, 720]
     lines = (here / "lexicon.txt").read_text(encoding="utf-8").splitlines()

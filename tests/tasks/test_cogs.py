@@ -10,7 +10,7 @@ import pytest
 from interp_compose.errors import DataFormatError, MissingDataError
 from interp_compose.tasks import cogs as module
 from interp_compose.tasks.published import PUBLISHED, rows_sha256
-from interp_compose.tasks.sequences import SequencePair, SequenceTask, as_rows, load_sequences
+from interp_compose.tasks.sequences import SequencePair, SequenceTask, load_sequences
 
 ROWS = {
     "train": [
@@ -98,7 +98,7 @@ def test_altered_files_of_the_same_sizes_are_refused(
     role = f"A dog in a car grew .\tgrow . theme ( x _ 5 , x _ 1 )\t{module.CORRECTED}"
     rows["gen"][0] = role
     pairs = load(tmp_path, rows).splits
-    digests = {name: rows_sha256(as_rows(pairs[name])) for name in pairs}
+    digests = {name: rows_sha256(pairs[name]) for name in pairs}
     digests["gen but for roles"] = digests["gen"]
     monkeypatch.setitem(PUBLISHED, "COGS", digests)
     for name, lines in rows.items():  # other ends of lines, another order: the same rows

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -30,11 +30,11 @@ def test_splits_and_counts(tmp_path: Path) -> None:
     assert task.name == "paws-qqp"
     assert task.train == (known,)
     assert task.test == (Pair("a b", "b a", label=0), Pair("b a", "a b", label=1), known)
-    train = ['train\tIs "a" b ?\tIs b "a" ?\t0\n']
-    test = ['test\tIs "a" b ?\tIs b "a" ?\t0\n', "test\ta b\tb a\t0\n", "test\tb a\ta b\t1\n"]
-    digest = hashlib.sha256("".join(test + train).encode()).hexdigest()
+    both = 'Is "a" b ?\tIs b "a" ?\tNone\t0\tNone\tNone\tNone\n'
+    rest = "a b\tb a\tNone\t0\tNone\tNone\tNone\nb a\ta b\tNone\t1\tNone\tNone\tNone\n"
+    train, test = (sha256(text.encode()).hexdigest()[:16] for text in (both, both + rest))
     assert task.report == {
-        "source": f"PAWS-QQP in {here} (SHA-256 of its pairs: {digest[:16]}…)",
+        "source": f"PAWS-QQP in {here} (SHA-256 of its pairs: {train} and {test})",
         "train_rows": 1,
         "train_repeated": 0,
         "train_all": 1,

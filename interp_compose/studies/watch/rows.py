@@ -57,16 +57,12 @@ class Rows:
         Raises:
             CorruptFileError: a line is not the one that a watcher wrote.
         """
-        rows, note = read_growing(path, "ic.watch")
-        tables = [row.pop("table", "") for row in rows]
-        looked = list(zip(tables, rows, strict=True))[1:]
-        if tables[:1] != ["config"] or any({*row} != {*COLUMNS.get(t, ())} for t, row in looked):
-            raise CorruptFileError(
-                f"{path} does not hold the rows of ic.watch; the file would be written over: move "
-                "it away, or give another path"
-            )
+        rows, note = read_growing(path, "ic.watch", {"config": None, **COLUMNS})
+        tables = [row.pop("table") for row in rows]
+        if tables[:1] != ["config"]:
+            raise CorruptFileError(f"{path} holds no rows of ic.watch; give another path")
         found, pending = cls(rows[0]), []
-        for table, row in looked:
+        for table, row in zip(tables[1:], rows[1:], strict=True):
             pending.append(row)
             if table == "looks":
                 *measured, look = pending
@@ -103,8 +99,7 @@ class Rows:
         lines = [{"table": "config", **self.config}]
         for look in self.looks:
             lines += _lines([r for r in self.measured if r["step"] == look["step"]], look)
-        self._file = GrowingFile(self.path)
-        self._file.restart(lines)
+        self._file = GrowingFile(self.path, lines)
 
     def add(self, measured: Iterable[Row], look: Row) -> None:
         """The rows of a look, or of one that was skipped."""
