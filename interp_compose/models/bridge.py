@@ -198,6 +198,8 @@ class BridgeModel(LensModel):
         inner = getattr(hf_model, "base_model", hf_model)
         accepted_inside = set(inspect.signature(inner.forward).parameters)
         self._takes_positions = "position_ids" in accepted | accepted_inside
+        # Older versions of transformers call it past_key_values.
+        self._cache_name = "cache" if "cache" in accepted else "past_key_values"
         self._options: dict[str, Any] = {}
         if "use_cache" in accepted | accepted_inside:
             self._options["use_cache"] = False
@@ -239,7 +241,7 @@ class BridgeModel(LensModel):
     def _plain_hidden(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_model"]:
         with self._last_hidden() as outputs:
             self.lens(tokens)
-        return outputs[0]
+        return outputs[-1]
 
     def _run_blocks(
         self, streams: Streams, start: int, stop: int
@@ -279,7 +281,7 @@ class BridgeModel(LensModel):
         if read == "hidden":
             with self._last_hidden() as outputs:
                 self.lens(start, **options)
-            return outputs[0]
+            return outputs[-1]  # NanoChat norms its embeddings by the same module
         logits: Tensor = self.lens(start, **options)
         return logits[:, -n_last:]
 
@@ -312,7 +314,7 @@ class BridgeModel(LensModel):
             return arguments
         return arguments | {
             "attention_mask": streams.prefix.before(streams.mask),
-            "past_key_values": streams.prefix.cache(layers),
+            self._cache_name: streams.prefix.cache(layers),
             "use_cache": True,
         }
 
@@ -321,8 +323,10 @@ class BridgeModel(LensModel):
         """Gives the keys and values of the call that is made inside the ``with`` block."""
         from transformers import DynamicCache
 
+        if not self.is_proving:
+            self.require("prefix")
         cache, before = DynamicCache(), self._keeping
-        self._keeping = {"past_key_values": cache, "use_cache": True}
+        self._keeping = {self._cache_name: cache, "use_cache": True}
         try:
             yield lambda: Kept.of(cache)
         finally:

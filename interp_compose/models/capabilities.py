@@ -25,6 +25,7 @@ from interp_compose.errors import (
     OptionError,
     first_line,
 )
+from interp_compose.models.outcomes import Outcome, Status
 from interp_compose.models.prefix import Prefix
 from interp_compose.types import HookFn, Read
 
@@ -68,16 +69,37 @@ INSTEAD = {
 }
 COPY_ACTS: Final = "a copy of the activation moves the output"
 """In the detail of a probe of edits that do not act on what the hook point shows."""
+DISCARDS: Final = "TransformerLens discards this edit"
+"""In the refusal of an edit that TransformerLens announces to discard, by a warning."""
 
 
 @dataclass(frozen=True)
 class Probe:
     """One probe's outcome: ``held``, and the figure that decided it; ``refused`` where the model
-    raised an error."""
+    raised an error, ``applies`` off where a model of its kind does not claim it."""
 
     held: bool
     detail: str
     refused: bool = False
+    applies: bool = True
+
+    def outcome(self, *, of_edit: bool) -> Outcome:
+        """The status that an audit gives it: numbers that ran and are others are wrong, though the
+        library refuses by name what relies on them."""
+        status: Status = "discarded" if of_edit else "wrong"
+        if self.held or not self.applies:
+            status = "holds" if self.applies else "not tried"
+        elif COPY_ACTS in self.detail:
+            status = "wrong"
+        elif self.refused and DISCARDS not in self.detail:
+            status = "refused"
+        return Outcome(status, self.detail)
+
+
+LATER_TOKENS: Final = Probe(False, "tokens attend to later ones", applies=False)
+ALIBI: Final = Probe(
+    False, "ALiBi measures distances in the sequence that it is given", applies=False
+)
 
 
 @dataclass(frozen=True)
@@ -187,6 +209,8 @@ class _Probes:
         return self._unpadded(self.clean, self.read)
 
     def causal(self) -> Probe:
+        if self.model.bidirectional:
+            return LATER_TOKENS
         other = torch.cat([self.tokens[:, :-1], self.model.shifted(self.tokens, 1)[:, -1:]], dim=1)
         outputs = self.model.forward(other, attention_mask=self.mask, read=self.read)
         before = self.at.clone()
@@ -277,7 +301,7 @@ class _Probes:
     def positions(self) -> Probe:
         if self.model.position_kind == "alibi":
             # Both sides of the comparison below would compute distances anew, and agree.
-            return Probe(False, "ALiBi measures distances in the sequence that it is given")
+            return ALIBI
         gone = [2, 5] if self.two_stacks else [3]  # positions that leave the sequence
         keep = [position for position in range(7) if position not in gone]
         if self.two_stacks:  # a mask would take them out of its stacks' own sequences as well
@@ -295,6 +319,8 @@ class _Probes:
 
     def prefix(self) -> Probe:
         """Streams from the third token on, one token missing before them, against whole ones."""
+        if self.model.bidirectional:
+            return LATER_TOKENS
         if not self._resumes.held:
             return self._resumes
         with self.model.keeping() as kept:
@@ -313,9 +339,13 @@ class _Probes:
             }
             found = self.model.resume(streams[:, 4:], layer, **ids, prefix=prefix)
             errors.append(_spread_distance(found[:, -1], whole[:, -1]))
+        if max(errors) > self.tolerance and self.model.position_kind == "alibi":
+            return ALIBI  # MPT's: the missing token counts
         return Probe(max(errors) <= self.tolerance, f"relative error {max(errors):.1e}")
 
     def unembed(self) -> Probe:
+        if self.model.ends_in_composition:
+            return Probe(False, "its output is composed from, and is no residual", applies=False)
         name = f"blocks.{self.model.n_layers - 1}.hook_resid_post"
         logits, store = self.model.capture(self.tokens, [name], attention_mask=self.mask)
         error = _spread_distance(self.model.unembed(store[name])[:, -1], logits[:, -1])
@@ -340,6 +370,8 @@ class _Probes:
         )
 
     def drop_parts(self) -> Probe:
+        if self.model.ends_in_norm:
+            return Probe(False, "its blocks end in a norm", applies=False)
         out = [
             name
             for layer in range(self.model.n_layers)
@@ -406,7 +438,7 @@ class _Probes:
         edit = _RecordedEdit(_random_pattern if name.endswith("hook_pattern") else _random_like)
         probe = self._edit([name], edit)
         if not edit.changed:  # whole numbers that are all alike
-            return Probe(True, "not tried: a random edit is no edit of this activation")
+            return Probe(True, "a random edit is no edit of this activation", applies=False)
         if probe.held or not getattr(self.model, "has_head", False):
             return probe
         self.read = "logits"  # an encoder, whose last hidden state the other probes read
@@ -426,7 +458,7 @@ class _Probes:
         except InterventionError as refusal:
             if "never fired" not in str(refusal):
                 raise
-            return Probe(True, f"not tried: {refusal}")
+            return Probe(True, str(refusal), applies=False)
         error = _spread_distance(output[self.at], self.clean[self.at])
         if error <= self.tolerance:
             return None

@@ -9,11 +9,13 @@ of their own. What names positions then means those of the prompt (:func:`prompt
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
@@ -28,6 +30,7 @@ from interp_compose.errors import (
     OptionError,
     PromptError,
     first_line,
+    warn,
 )
 from interp_compose.models.hooks import in_evaluation_mode
 from interp_compose.models.outcomes import Outcome, compared, guarded
@@ -77,6 +80,7 @@ class Prompt:
 
 _PROMPTS: WeakKeyDictionary[LensModel, Prompt] = WeakKeyDictionary()
 _CACHES: WeakKeyDictionary[LensModel, bool] = WeakKeyDictionary()
+_WARNED: set[str] = set()
 
 
 def prompt_of(model: LensModel) -> Prompt | None:
@@ -155,6 +159,58 @@ def has_cache(model: LensModel) -> bool:
         with model.bare(), torch.no_grad():
             _CACHES[model] = guarded(partial(_compared, model, module)).status == "holds"
     return _CACHES[model]
+
+
+@torch.no_grad()
+def keeps_and_goes_on(model: LensModel) -> Outcome:
+    """Whether generation that keeps keys and values gives the logits of generation that does not,
+    as ``model.lens`` offers both or, of an encoder–decoder, the module that it wraps."""
+    two_stacks = len(model.stacks) > 1
+    lens: Any = getattr(model.lens, "original_model", None) if two_stacks else model.lens
+    if model.bidirectional or not hasattr(lens, "generate"):
+        return Outcome("not tried", "model.lens generates nothing")
+    generator = torch.Generator().manual_seed(0)
+    length = max(1, min(4, model.n_ctx - 2))
+    tokens = torch.randint(model.d_vocab_source, (1, length), generator=generator).to(model.device)
+
+    def generated_by(tokens: Tensor, new: int, *, keeps: bool, **options: Any) -> Any:
+        options |= {"do_sample": False, "max_new_tokens": new, "output_logits": True}
+        if two_stacks:
+            options |= {"attention_mask": torch.ones_like(tokens), "use_cache": keeps}
+            options |= {"min_new_tokens": new, "num_beams": 1, "return_dict_in_generate": True}
+        else:
+            options |= {"use_past_kv_cache": keeps, "stop_at_eos": False, "verbose": False}
+        return lens.generate(tokens, **options)
+
+    def second_token() -> Outcome:
+        kept = generated_by(tokens, 2, keeps=True)
+        before = kept.sequences[:, :-1]
+        again = (
+            {"tokens": tokens, "decoder_input_ids": before} if two_stacks else {"tokens": before}
+        )
+        whole = generated_by(new=1, keeps=False, **again)
+        return compared(model, kept.logits[-1], whole.logits[-1])
+
+    with model.bare(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of what TransformerLens passes on
+        return guarded(second_token)
+
+
+def warn_of_kept_keys(model: LensModel) -> None:
+    """Say, once for each architecture, that generation with kept keys and values is wrong: it is
+    reached through ``model.lens`` and the wrapped module, past this library's own checks."""
+    outcome = keeps_and_goes_on(model)
+    if outcome.status == "wrong" and model.architecture not in _WARNED:
+        _WARNED.add(model.architecture)
+        versions = [f"{name} {version(name)}" for name in ("transformer-lens", "transformers")]
+        wrong = "generate of the wrapped module" if len(model.stacks) > 1 else "model.lens.generate"
+        warn(
+            f"With {' and '.join(versions)}, {wrong} of {model.architecture} is wrong where it "
+            f"keeps keys and values ({outcome.detail}), and so may be whatever hands a cache to "
+            "model.lens. model.generate(…) and all else in this library is right; so is theirs "
+            "with use_past_kv_cache=False (Hugging Face's: use_cache=False), or with the versions "
+            "that interp-compose requires."
+        )
 
 
 def _compared(model: LensModel, module: Any) -> Outcome:

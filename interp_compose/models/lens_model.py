@@ -112,6 +112,8 @@ class LensModel(ABC):
     ends_in_norm: bool = False
     """Whether blocks begin with no norm and end in one (post-LN), so that what attention and MLP
     add is no summand of what leaves them."""
+    ends_in_composition: bool = False
+    """Whether the output is what the last block composed from, and no residual leaves it (CAT)."""
     stated: SentenceConfig | None = None
     """The embedding that its sentence-transformers folder states."""
     keeps_to_names: bool = False

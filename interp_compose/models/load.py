@@ -39,6 +39,7 @@ from interp_compose.models.bridge import (
 )
 from interp_compose.models.bridge_encoder_decoder import BridgeEncoderDecoder, check_stacks
 from interp_compose.models.decoder import SmallDecoder
+from interp_compose.models.generate import warn_of_kept_keys
 from interp_compose.models.hooked_transformer import HookedTransformerModel, is_hooked_transformer
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load_encoder import (
@@ -127,7 +128,7 @@ def load_model(
         model.name = name
         return model
     if isinstance(source, str | Path):
-        with LOADING_LOCK, told_once(), _no_bar() if source in SHIPPED else nullcontext():
+        with LOADING_LOCK, told_once(), no_bar() if source in SHIPPED else nullcontext():
             return _load_pretrained(
                 str(source), tokenizer, device, dtype, revision, device_map, trust_remote_code
             )
@@ -182,6 +183,7 @@ def _compared(
     with refusing(bridge.original_model):
         model = _model_on(bridge, name=name, tokenizer=tokenizer)
         reference.check(model)
+    warn_of_kept_keys(model)
     return model
 
 
@@ -315,7 +317,7 @@ def _load_pretrained(
 
 
 @contextmanager
-def _no_bar() -> Iterator[None]:
+def no_bar() -> Iterator[None]:
     """Without transformers' bar of weights that are loaded in a moment."""
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()

@@ -116,8 +116,15 @@ class OwnForward:
             CapabilityError: logits differ by more than rounding in the model's dtype.
             OptionError: inside ``torch.autocast``.
         """
+        largest, text, tolerance = self.difference(model)
+        if largest > tolerance and not (model.dtype.itemsize == 2 and self._is_rounding(model)):
+            raise CapabilityError(self._refusal(model, largest, text, tolerance))
+
+    @torch.no_grad()
+    def difference(self, model: LensModel) -> tuple[float, str, float]:
+        """The largest difference, in standard deviations, for which text, and what of it may be
+        rounding."""
         check_autocast(model.device, f"the check of {model.name!r} at loading")
-        tolerance = TOLERANCE.get(model.dtype, DEFAULT_TOLERANCE)
         largest, text = 0.0, ""
         with _random(self.adapters):
             for padding, outputs in self._calls(model):
@@ -125,8 +132,7 @@ class OwnForward:
                     error = _relative_error(output.cpu()[-len(expected) :], expected)
                     if error > largest:
                         largest, text = error, f"a text of {len(expected)} tokens, {padding}"
-        if largest > tolerance and not (model.dtype.itemsize == 2 and self._is_rounding(model)):
-            raise CapabilityError(self._refusal(model, largest, text, tolerance))
+        return largest, text, TOLERANCE.get(model.dtype, DEFAULT_TOLERANCE)
 
     def _is_rounding(self, model: LensModel) -> bool:
         """Whether the module's outputs are about as far as the wrapped one's from those with the

@@ -30,7 +30,8 @@ from interp_compose.errors import (
 )
 from interp_compose.models.effective_weights import INSERTED, acting
 from interp_compose.models.lens_model import LensModel
-from interp_compose.models.load import LOADING_LOCK
+from interp_compose.models.load import LOADING_LOCK, no_bar
+from interp_compose.models.outcomes import Outcome, Status
 from interp_compose.models.own_folder import OwnModel, new_folder
 from interp_compose.models.own_forward import OwnForward
 from interp_compose.models.ready import check_unedited
@@ -106,6 +107,53 @@ def save_pretrained(model: LensModel, folder: str | Path) -> Path:
     if merged:
         warn(f"{model.name!r} was saved with its adapters merged into plain weights: {folder}")
     return folder
+
+
+def compared_with_new(model: LensModel) -> Outcome:
+    """The module that ``model`` wraps, as it is now, with a new one of its class and config that
+    gets its weights: what was altered since it was wrapped and is no weight (rotary angles, the ε
+    of a norm, a scale) shows in its numbers, or in settings that TransformerLens passes over. It
+    takes memory for the weights once more."""
+    try:
+        module = _module(model)
+        clean = _clean(model, module)
+        with torch.no_grad():
+            state = _state(model, module, clean)
+        with LOADING_LOCK, no_bar():
+            new = type(module).from_pretrained(
+                None,
+                config=clean.config,
+                state_dict=state,
+                dtype=model.dtype,
+                **_options(model, module),
+            )
+        own = OwnForward.of(new.to(model.device).eval(), hidden=not _has_head(model))
+        error, text, tolerance = own.difference(model)
+        altered = next(_altered(module, new), "")
+    except (CapabilityError, MemoryError, torch.OutOfMemoryError) as refusal:
+        return Outcome("not tried", first_line(refusal))
+    status: Status = "wrong" if altered or error > tolerance else "holds"
+    from_new = f"off by {error:.1e} standard deviations from a new module of its config and weights"
+    return Outcome(status, f"{from_new}, for {text}{altered}")
+
+
+def _altered(module: nn.Module, new: nn.Module) -> Iterator[str]:
+    """Numbers and buffers, beside weights, that a part of a wrapped module holds and the same part
+    of a new one does not."""
+    live = {(_own(f"{name}."), type(part)): part for name, part in module.named_modules()}
+    for name, part in new.named_modules():
+        now = live.get((f"{name}.", type(part)))
+        plain = {k: v for k, v in vars(part).items() if isinstance(v, int | float) and k[0] != "_"}
+        buffers = {k: part._buffers[k] for k in part._non_persistent_buffers_set}
+        for key, value in {**plain, **buffers}.items() if now is not None else ():
+            held: Any = getattr(now, key, None)
+            if isinstance(value, Tensor) and isinstance(held, Tensor):
+                value = value.to(held)  # a cast of the whole model casts buffers too
+                same = value.shape == held.shape and torch.allclose(value, held, rtol=1e-4)
+            else:
+                same = key == "training" or held == value
+            if not same:
+                yield f"; {name}.{key} was altered"
 
 
 def _module(model: LensModel) -> Any:

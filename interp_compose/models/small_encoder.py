@@ -56,6 +56,7 @@ class SmallEncoderModel(OwnModel):
             )
         self.window = None
         self.output: Output = output
+        self.ends_in_composition = lens.cfg.composes(self.n_layers - 1)
 
     @classmethod
     def with_tokenizer(cls, lens: SmallEncoder, tokenizer: Any, *, name: str) -> SmallEncoderModel:

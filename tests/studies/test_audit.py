@@ -17,11 +17,20 @@ import torch
 import transformers as hf
 from torch import Tensor, nn
 from tqdm.auto import tqdm
+from transformer_lens.model_bridge.generalized_components.attention import AttentionBridge
 
 import interp_compose as ic
 from interp_compose import cli
-from interp_compose.errors import InputError, OptionError
-from interp_compose.models.capabilities import MEANING
+from interp_compose.errors import CapabilityError, InputError, OptionError
+from interp_compose.models import generate, lens_model
+from interp_compose.models.capabilities import (
+    COPY_ACTS,
+    DISCARDS,
+    MEANING,
+    Capabilities,
+    Probe,
+    prove_capabilities,
+)
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import weights_digest
 from interp_compose.models.outcomes import Outcome, compared, guarded
@@ -235,10 +244,10 @@ def encoder(composition: Any) -> LensModel:
 @pytest.mark.parametrize(
     ("build", "refused"),
     [
-        (seq2seq, {"prefix", "drop_parts"}),
-        (partial(encoder, "none"), {"prefix", "drop_parts"}),
+        (seq2seq, {"prefix"}),
+        (partial(encoder, "none"), set()),
         # its output is what the last block composes from, its last residual what it composed
-        (partial(encoder, "every"), {"prefix", "drop_parts", "unembed"}),
+        (partial(encoder, "every"), set()),
     ],
     ids=["two stacks, fused", "encoder", "CAT"],
 )
@@ -249,6 +258,7 @@ def test_own_encoders_and_two_stacks(build: Callable[[], LensModel], refused: se
     rows = audit.frame[audit.frame["status"] == "refused"]
     assert set(rows["check"]) == {MEANING[name] for name in refused}
     tried = found(audit)
+    assert tried["", MEANING["drop_parts"]] == "not tried"
     for check in (EITHER_SIDE, "resuming at any layer gives the output of the whole"):
         assert tried["", check] == "holds"
 
@@ -418,6 +428,130 @@ def test_a_projection_that_reads_another_weight() -> None:
     assert "of W_out, layer 1" in row["detail"]
 
 
+# ---- what other versions of TransformerLens and transformers change ---------------------------
+
+
+@pytest.fixture
+def cache_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with transformers 5.24, whose cache reaches TransformerLens 4.3 by another name: each new
+    token attends to itself alone."""
+    monkeypatch.setattr(generate, "_WARNED", set())
+    monkeypatch.setattr(lens_model, "prove_capabilities", prove_capabilities)  # of each model anew
+    monkeypatch.setattr(AttentionBridge, "_update_kv_cache", lambda self, k, v, **_: (k, v))
+
+
+GENERATION = "generation that keeps keys and values gives the logits of whole calls"
+
+
+@pytest.mark.usefixtures("cache_is_lost")
+def test_a_cache_that_is_lost_is_a_finding_and_said_once_on_loading() -> None:
+    with pytest.warns(UserWarning, match="model.lens.generate of GPT2LMHeadModel is wrong") as said:
+        model = ic.load_model(gpt2())
+    assert len(said) == 1
+    assert said[0].filename == __file__
+    text = str(said[0].message)
+    assert len(text) <= 500
+    for part in ("transformers 5.", "transformer-lens ", "model.generate(…)", "use_past_kv_cache"):
+        assert part in text
+    again = ic.load_model(gpt2())  # a warning would be an error here
+    options: Any = {"do_sample": False, "stop_at_eos": False, "verbose": False}
+    batch = tokens(model)[:1, :4]
+    right = model.generate(batch, 6, eos_token_id=None)
+    wrong = model.lens.generate(batch, 6, **options)
+    assert not torch.equal(wrong, right)
+    assert torch.equal(model.lens.generate(batch, 6, use_past_kv_cache=False, **options), right)
+    audit = ic.audit(again, quick=True, progress=False)
+    assert audit.findings["check"].tolist() == [MEANING["prefix"], GENERATION]
+    assert set(audit.findings["status"]) == {"wrong"}
+    assert audit.exit_status == 1
+    with pytest.raises(CapabilityError, match="cannot do 'prefix'"), model.keeping():
+        raise AssertionError
+
+
+def test_two_stacks_whose_cache_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their keys and values are kept by Hugging Face's generate alone."""
+    monkeypatch.setattr(generate, "_WARNED", set())
+    model = ic.load_model(architectures.build("BART"))
+    assert generate.keeps_and_goes_on(model).status == "holds"
+    update = hf.DynamicCache.update
+
+    def doubled(cache: Any, keys: Tensor, *args: Any, **options: Any) -> tuple[Tensor, Tensor]:
+        """What was kept before is wrong; a first call is right."""
+        kept, values = update(cache, keys, *args, **options)
+        return kept, values * (2 if kept.shape[2] > keys.shape[2] else 1)
+
+    monkeypatch.setattr(hf.DynamicCache, "update", doubled)
+    with pytest.warns(UserWarning, match="generate of the wrapped module of BartFor"):
+        ic.load_model(architectures.build("BART"))
+
+
+def test_the_status_of_a_probe_is_what_its_numbers_say() -> None:
+    """Whatever ran and gave other numbers is a finding; a refusal, or what is not claimed, none."""
+    for probe, status, edited in (
+        (Probe(True, "relative error 1e-6"), "holds", "holds"),
+        (Probe(False, "relative error 2.7"), "wrong", "discarded"),
+        (Probe(False, "RuntimeError: no", refused=True), "refused", "refused"),
+        (Probe(False, f"{DISCARDS} (…)", refused=True), "discarded", "discarded"),
+        (Probe(False, "ALiBi", applies=False), "not tried", "not tried"),
+        (Probe(True, "no such edit", applies=False), "not tried", "not tried"),
+        (Probe(False, f"{COPY_ACTS} by 0.1"), "wrong", "wrong"),
+    ):
+        assert probe.outcome(of_edit=True).status == edited
+        if DISCARDS not in probe.detail:
+            assert probe.outcome(of_edit=False).status == status
+
+
+def test_every_capability_that_numbers_refute_is_a_finding() -> None:
+    model = small()
+    for name, meaning in MEANING.items():
+        probes = {**model.capabilities.probes, name: Probe(False, "off by 2.7")}
+        model.is_proven(Capabilities(probes))
+        (row,) = ic.audit(model, quick=True, progress=False).findings.to_dict("records")
+        assert row["check"] == meaning
+        model._capabilities = None
+
+
+@pytest.mark.parametrize("name", ["MPT", "BLOOM", "BERT", "BART"])
+def test_what_a_model_of_a_kind_does_not_claim_is_no_finding(name: str) -> None:
+    audit = ic.audit(architectures.build(name), quick=True, progress=False)
+    assert "wrong" not in set(audit.frame["status"])
+
+
+def test_the_cache_is_handed_on_by_the_name_of_the_installed_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """transformers 5.24 calls it ``cache``, and warns of the older name."""
+    original = hf.GPT2LMHeadModel.forward
+
+    def forward(
+        self: Any, input_ids: Any = None, cache: Any = None, position_ids: Any = None,
+        inputs_embeds: Any = None, use_cache: Any = None, attention_mask: Any = None,
+        **options: Any,
+    ) -> Any:  # fmt: skip
+        if "past_key_values" in options:  # by TransformerLens' own generation
+            warnings.warn("`past_key_values` is deprecated", FutureWarning, stacklevel=2)
+            cache = options.pop("past_key_values")
+        options |= {"position_ids": position_ids, "inputs_embeds": inputs_embeds}
+        options |= {"use_cache": use_cache, "attention_mask": attention_mask}
+        return original(self, input_ids, past_key_values=cache, **options)
+
+    monkeypatch.setattr(hf.GPT2LMHeadModel, "forward", forward)
+    model = ic.load_model(gpt2())  # warnings are errors here
+    assert model.capabilities["prefix"].held
+    assert model.continues
+
+
+@torch.no_grad()
+def test_a_norm_that_runs_twice_is_read_where_it_runs_last() -> None:
+    """NanoChat norms its embeddings by its final norm."""
+    module: Any = architectures.build("NanoChat")
+    batch = torch.randint(1, 97, (2, 7), generator=torch.Generator().manual_seed(0))
+    expected = module.model(batch).last_hidden_state
+    model = ic.load_model(module)
+    torch.testing.assert_close(model.encode(batch), expected, rtol=1e-4, atol=1e-4)
+    assert model.capabilities["hidden"].held
+
+
 # ---- models that lie -------------------------------------------------------------------------
 
 
@@ -490,6 +624,71 @@ def test_what_was_compared_at_loading() -> None:
     assert loads(small().lens) == "not tried"
     module = gpt2()
     assert loads(module) == "holds"
+
+
+def llama(**settings: Any) -> Any:
+    torch.manual_seed(0)
+    return hf.LlamaForCausalLM(hf.LlamaConfig(**{**architectures._GQA, **settings})).eval()
+
+
+def each(attribute: str, change: Callable[[Any], Any]) -> Callable[[nn.Module], int]:
+    """Changes an attribute wherever a part of a module has it; how often."""
+
+    def alter(module: nn.Module) -> int:
+        parts = [p for p in module.modules() if attribute in {**vars(p), **p._buffers}]
+        for part in parts:
+            setattr(part, attribute, change(getattr(part, attribute)))
+        return len(parts)
+
+    return alter
+
+
+@pytest.mark.parametrize("as_loaded", [False, True])
+@pytest.mark.parametrize(
+    ("build", "alter", "named"),
+    [
+        (llama, each("inv_freq", lambda one: one**0.5), "model.rotary_emb.inv_freq"),
+        (partial(llama, initializer_range=0.02), each("inv_freq", lambda one: one * 1.01), "freq"),
+        (llama, each("variance_epsilon", lambda _: 0.3), "variance_epsilon"),
+        (llama, each("scaling", lambda one: 1.5 * one), "model.layers.0.self_attn.scaling"),
+        (llama, each("attention_scaling", lambda one: 1.1 * one), "attention_scaling"),
+        (gpt2, each("scale_attn_weights", lambda _: False), "scale_attn_weights"),
+        (gpt2, each("scaling", lambda one: 1.5 * one), "scaling"),
+        (gpt2, each("eps", lambda _: 0.3), "transformer.h.0.ln_1.eps"),
+        (llama, lambda one: one.model.layers[0].mlp.register_forward_hook(
+            lambda module, args, out: 1.5 * out), "off by"),
+    ],
+)  # fmt: skip
+def test_a_bridge_that_was_altered_since_it_was_wrapped(
+    build: Any, alter: Any, named: str, as_loaded: bool
+) -> None:
+    """No weight, so that only a new module of the same config and weights tells."""
+    model = ic.load_model(build())
+    clean = measure._compared(model.lens, model)
+    assert clean.status == "holds", clean
+    assert "from a new module" in clean.detail
+    assert alter(model.lens.original_model)
+    altered = measure._compared(model if as_loaded else model.lens, model)
+    assert altered.status == "wrong"
+    assert named in altered.detail
+
+
+def test_weights_of_a_bridge_may_change() -> None:
+    """Also those of which TransformerLens reads a part of its own, as of GPT-2's projection."""
+    model = ic.load_model(gpt2())
+    before = torch.get_rng_state()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(1.2)
+    assert measure._compared(model.lens, model).status == "holds"
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_bridge_that_cannot_be_built_again_is_not_tried() -> None:
+    peft: Any = pytest.importorskip("peft")
+    module = peft.inject_adapter_in_model(peft.LoraConfig(target_modules=["q_proj"]), llama())
+    model = ic.load_model(module)
+    assert measure._compared(model.lens, model).status == "not tried"
 
 
 @pytest.mark.parametrize("loaded", [False, True])

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final
 
 from jaxtyping import Int
 from torch import Tensor
 
-from interp_compose.models.capabilities import COPY_ACTS, prove_edits
+from interp_compose.models.capabilities import prove_edits
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.outcomes import Outcome
 from interp_compose.models.shown import (
@@ -20,9 +19,6 @@ from interp_compose.models.shown import (
     seen_by_softmax,
 )
 from interp_compose.studies.core.text import counted
-
-DISCARDS: Final = "TransformerLens discards this edit"
-"""In the refusal of an edit that TransformerLens announces to discard, by a warning."""
 
 
 def check_hooks(
@@ -40,14 +36,7 @@ def check_hooks(
         if not times:
             step()
     for name, probe in prove_edits(model, names, step=step).items():
-        if probe.detail.startswith("not tried"):
-            outcome = Outcome("not tried", probe.detail.removeprefix("not tried: "))
-        elif COPY_ACTS in probe.detail:
-            outcome = Outcome("wrong", probe.detail)
-        elif probe.refused and DISCARDS not in probe.detail:
-            outcome = Outcome("refused", probe.detail)
-        else:
-            outcome = Outcome("holds" if probe.held else "discarded", probe.detail)
+        outcome = probe.outcome(of_edit=True)
         yield name, "a random edit moves the output, a copy does not", outcome
     seen = seen_by_softmax(model, tokens)
     for layer in range(model.n_layers):

@@ -18,7 +18,9 @@ from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.models.memory import weights_digest
 from interp_compose.models.outcomes import Outcome, guarded
+from interp_compose.models.save_pretrained import compared_with_new
 from interp_compose.models.shown import hook_points
+from interp_compose.models.untouched import random_states_kept
 from interp_compose.studies.audit.hook_checks import check_hooks
 from interp_compose.studies.audit.model_checks import called_again, checks_of
 from interp_compose.studies.audit.options import AuditCommand, AuditOptions
@@ -81,18 +83,16 @@ def _opened(
 
 
 def _compared(source: Source, model: LensModel) -> Outcome:
-    """What :func:`load_model` compared with the model's own forward pass."""
-    if isinstance(source, LensModel):
-        return Outcome("not tried", "it came loaded: give what it was loaded from")
+    """What :func:`load_model` compared with the model's own forward pass; what came wrapped is
+    compared now."""
     module = getattr(model.lens, "original_model", None)
     kind = type(module).__module__.partition(".")[0]
     if module is None or kind == "transformer_lens":
         return Outcome("not tried", "transformers has no such model")
-    if source is not model.lens:
+    if source is not model and source is not model.lens:
         return Outcome("holds", "load_model compared them")
-    if kind != "transformers" or model.bidirectional:
-        return Outcome("not tried", "it came wrapped")
-    return Outcome("holds", "of random weights: it came wrapped, and its class and config are held")
+    with random_states_kept(model.lens):
+        return compared_with_new(model)
 
 
 @torch.no_grad()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain
@@ -14,6 +14,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from interp_compose.models.capabilities import MEANING
+from interp_compose.models.generate import keeps_and_goes_on
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.outcomes import Outcome, Status, compared, guarded
 from interp_compose.models.untouched import random_states_kept
@@ -21,13 +22,6 @@ from interp_compose.models.weight_matrices import MATRICES, weight_matrices
 from interp_compose.types import HookFn, Read
 
 LENGTHS: Final = (7, 5, 3)
-FAILED: Final[Mapping[str, Status]] = {
-    **dict.fromkeys(("forward", "causal"), "wrong"),
-    **dict.fromkeys(
-        ("edit_resid", "edit_pattern", "edit_scores", "edit_z", "edit_post"), "discarded"
-    ),
-}
-"""What a capability that fails comes to; others are refused by name where they are asked for."""
 STEPS: Final = (1e-3, 1e-2, 1e-4)
 """Of finite differences, in standard deviations of the residual, until one is close: the curvature
 shows in large ones, rounding in small ones."""
@@ -47,6 +41,7 @@ def checks_of(
         "each weight, applied by hand, gives what its module returned": _weights,
         "gradients at hook points are those of finite differences": _gradients,
         "after an error in a hook the model is as it was": _after_an_error,
+        "generation that keeps keys and values gives the logits of whole calls": _generation,
     }
     if compiled:
         checks["a hook added after torch.compile acts"] = _compiled
@@ -58,10 +53,7 @@ def checks_of(
 
 def _capability(model: LensModel, name: str) -> Outcome:
     """What the probe of a capability came to."""
-    if name == "causal" and model.bidirectional:
-        return Outcome("not tried", "tokens attend to later ones")
-    probe = model.capabilities.probes[name]
-    return Outcome("holds" if probe.held else FAILED.get(name, "refused"), probe.detail)
+    return model.capabilities.probes[name].outcome(of_edit=name.startswith("edit_"))
 
 
 def _read(model: LensModel) -> Read:
@@ -258,6 +250,10 @@ def _after_an_error(model: LensModel, tokens: Tensor) -> Outcome:
     left = sorted(set(model.active_hooks) - acting)
     detail = f"hooks that are left: {', '.join(left) or 'none'}"
     return Outcome("holds" if same and not left else "wrong", detail)
+
+
+def _generation(model: LensModel, tokens: Tensor) -> Outcome:
+    return keeps_and_goes_on(model)
 
 
 class _Expected(Exception):
