@@ -28,7 +28,8 @@ REASONS = {
     "discards this edit": "edit discarded",
     "output moved by": "no effect",
     "ALiBi": "ALiBi",
-    "moves those before": "reads later tokens",
+    "attend to later": "reads later tokens",
+    "end in a norm": "ends in a norm",
     "relative error": "wrong result",
 }
 """Part of a probe's detail → what the table says; anything else is a call that was refused."""

@@ -24,6 +24,7 @@ import pandas as pd
 from docs import hooked
 from docs.measured import Table
 from interp_compose.errors import CapabilityError
+from interp_compose.models.capabilities import MEANING
 from interp_compose.models.load import load_model
 from interp_compose.models.own_forward import OwnForward
 from interp_compose.studies.audit.measure import audit
@@ -101,7 +102,7 @@ def cell(frame: pd.DataFrame, status: str) -> str:
     named = [
         f"`{re.sub(LAYER, lambda found: found[1] or '', name)}`" if name else check
         for name, check in zip(rows["name"], rows["check"], strict=True)
-        if name or not check.startswith("an edit of")  # which its hook points say as well
+        if name or check not in MEANING.values()  # which the table of capabilities says
     ]
     return ", ".join(dict.fromkeys(named)) or "–"
 

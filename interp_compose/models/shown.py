@@ -7,7 +7,7 @@ Hugging Face modules were given and returned.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
@@ -72,7 +72,7 @@ class Recorded:
         with ExitStack() as handles:
             for name, point in self.points.items():
                 handles.callback(point.register_forward_hook(self._counting(name)).remove)
-            for module in self._wrapped():
+            for module in map(original, self.parts()):
                 hook = module.register_forward_hook(self._through(module), with_kwargs=True)
                 handles.callback(hook.remove)
             model.forward(tokens, read=read)
@@ -93,13 +93,10 @@ class Recorded:
 
         return record
 
-    def _wrapped(self) -> Iterator[Any]:
-        for layer, block in enumerate(self.model.blocks):
-            names = [site.name for site in self.model.attention_sites(layer)]
-            for part in (block, *(getattr(block, name, None) for name in (*names, "mlp"))):
-                module = original(part)
-                if module is not None:
-                    yield module
+    def parts(self) -> Iterator[Any]:
+        """Every part of a bridge that wraps a Hugging Face module."""
+        parts = self.model.lens.modules() if isinstance(self.model.lens, torch.nn.Module) else ()
+        yield from (part for part in parts if original(part) is not None)
 
     def at(self, name: str) -> Tensor | None:
         """What passed through the hook point of this name or alias; None: nothing did."""
@@ -215,6 +212,52 @@ def modules(recorded: Recorded, layer: int) -> Iterator[Found]:
         if expected is not None:
             outcome = compared(model, value, expected)
         yield f"{prefix}.{name}", f"is what {what}", outcome
+
+
+def parts(recorded: Recorded) -> Iterator[Found]:
+    """Hook points of every part that wraps a module (embeddings, norms, projections), against what
+    that was given and returned, and what norms show between."""
+    names = {id(point): name for name, point in recorded.points.items()}
+    for part in recorded.parts():
+        shown = {
+            field: recorded.values.get(id(point))
+            for field in ("hook_in", "hook_normalized", "hook_scale", "hook_out")
+            if (point := getattr(part, field, None)) is not None
+            and recorded.fired.get(names.get(id(point), "")) == 1
+        }
+        given, returned = recorded.of(part)
+        into, normalized, scale, out = (
+            shown.get(f"hook_{one}") for one in ("in", "normalized", "scale", "out")
+        )
+        held = [("in", into, "given", given), ("out", out, "returned", returned)]
+        for at, value, what, expected in held:
+            if isinstance(value, Tensor) and expected is not None:
+                if value.numel() != expected.numel():
+                    continue  # another of the several that it returned
+                outcome = compared(recorded.model, value, expected)
+                yield names[id(getattr(part, f"hook_{at}"))], f"is what was {what}", outcome
+        norm: Any = original(part)
+        if isinstance(normalized, Tensor) and isinstance(out, Tensor):
+            weight, bias = (getattr(norm, one, None) for one in ("weight", "bias"))
+            scaled = [normalized, *([] if weight is None else [normalized * weight])]
+            scaled += [normalized * (1 + weight)] if weight is not None else []  # Gemma's
+            shifted = [one if bias is None else one + bias for one in reversed(scaled)]
+            outcome = _nearest(recorded.model, out, shifted)
+            yield names[id(part.hook_normalized)], "with weight and bias gives hook_out", outcome
+        if (
+            isinstance(normalized, Tensor)
+            and isinstance(scale, Tensor)
+            and isinstance(into, Tensor)
+        ):
+            held_in = [into, into - into.mean(dim=-1, keepdim=True)]
+            outcome = _nearest(recorded.model, normalized * scale, held_in)
+            yield names[id(part.hook_scale)], "times hook_normalized is hook_in", outcome
+
+
+def _nearest(model: LensModel, value: Tensor, candidates: Sequence[Tensor]) -> Outcome:
+    """Whether a tensor is one of several, in whichever of them it is nearest to."""
+    outcomes = [compared(model, value, one) for one in candidates]
+    return next((one for one in outcomes if one.status == "holds"), outcomes[0])
 
 
 def _returned(recorded: Recorded, site: AttentionSite) -> Tensor | None:

@@ -6,7 +6,7 @@ import copy
 import io
 import itertools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,15 +42,18 @@ from interp_compose.models.shown import (
     residuals,
     seen_by_softmax,
 )
-from interp_compose.studies.audit import measure, model_checks
+from interp_compose.studies.audit import hook_checks, measure, model_checks
+from interp_compose.studies.audit.hook_checks import check_hooks
 from interp_compose.studies.audit.measure import AGAIN, LOADS
 from interp_compose.studies.audit.model_checks import (
     _after_an_error,
     _causal,
     _gradients,
+    _loss,
     _neighbours,
     _resumed,
     _weights,
+    _strings,
     called_again,
 )
 from tests import architectures
@@ -84,6 +87,11 @@ SIZES |= {"initializer_range": 0.3}
 def gpt2() -> hf.GPT2LMHeadModel:
     torch.manual_seed(0)
     return hf.GPT2LMHeadModel(hf.GPT2Config(**SIZES)).eval()
+
+
+def llama(**settings: Any) -> Any:
+    torch.manual_seed(0)
+    return hf.LlamaForCausalLM(hf.LlamaConfig(**{**architectures._GQA, **settings})).eval()
 
 
 @pytest.fixture(autouse=True)
@@ -584,6 +592,107 @@ def showing(model: LensModel, name: str, change: Callable[[Tensor], Tensor]) -> 
     point.__class__ = ShowsAnother
 
 
+POINTS = (
+    *("hook_embed", "ln_final.hook_normalized", "ln_final.hook_scale", "unembed.hook_in"),
+    *("blocks.0.hook_resid_pre", "blocks.0.hook_resid_mid", "blocks.0.hook_resid_post"),
+    *("blocks.0.ln1.hook_normalized", "blocks.0.ln2.hook_scale", "blocks.0.ln1.hook_out"),
+    *(f"blocks.0.attn.hook_{one}" for one in ("q", "k", "v", "z", "pattern", "attn_scores")),
+    *("blocks.0.hook_attn_out", "blocks.0.attn.o.hook_out", "blocks.0.mlp.hook_pre"),
+    *("blocks.0.mlp.hook_post", "blocks.0.hook_mlp_out", "blocks.1.mlp.hook_post"),
+)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("build", "points"),
+    [(gpt2, POINTS), (llama, ("blocks.0.attn.hook_q", "blocks.1.ln2.hook_normalized"))],
+    ids=["GPT-2", "Llama"],
+)
+def test_every_hook_point_that_shows_another_number_is_found(
+    build: Any, points: Sequence[str]
+) -> None:
+    module = build()
+    wrong = lambda model: {  # noqa: E731
+        name for name, _, one in check_hooks(model, tokens(model), int) if one.status == "wrong"
+    }
+    with pytest.MonkeyPatch.context() as patch:  # their edits are other tests'
+        patch.setattr(hook_checks, "prove_edits", lambda *_, **options: {})
+        model = ic.load_model(module)
+        assert not wrong(model)
+        for name in points:
+            point = model.hook_dict[name]
+            kind = type(point)
+            showing(model, name, lambda one: 1.05 * one)
+            assert wrong(model), name
+            point.__class__ = kind
+        assert not wrong(model)
+
+
+# ---- texts and losses through TransformerLens ---------------------------------------------------
+
+
+def test_strings_give_what_their_tokens_give(monkeypatch: pytest.MonkeyPatch) -> None:
+    """BOS included, padded on either side; TransformerLens' own calls are compared as well."""
+    model = ic.load_model("mini-idm")
+    batch = tokens(model)
+
+    def strings() -> Outcome:
+        with torch.no_grad(), model.bare():
+            return _strings(model, batch)
+
+    assert strings().status == "holds"
+    lens: Any = model.lens
+    forward, to_tokens = type(lens).forward, type(lens).to_tokens
+    with monkeypatch.context() as patch:  # a side that is passed over, without a mask
+        patch.setattr(
+            type(lens),
+            "forward",
+            lambda self, given, *args, padding_side=None, **options: forward(
+                self,
+                to_tokens(self, given, padding_side=padding_side)
+                if isinstance(given, list)
+                else given,
+                *args,
+                **{**options, **({"attention_mask": None} if isinstance(given, list) else {})},
+            ),
+        )
+        assert strings().status == "wrong"
+        assert "padded on the left" in strings().detail
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            type(lens),
+            "to_tokens",
+            lambda self, given, **options: to_tokens(self, given, **options)[:, 1:],
+        )
+        assert strings().status == "wrong"
+        assert "other ids, such as of BOS" in strings().detail
+    with monkeypatch.context() as patch:  # a neighbour of another length
+        whole = model.forward
+        shifted = lambda one, **options: whole(one, **options) + (not isinstance(one, Tensor))  # noqa: E731
+        patch.setattr(model, "forward", shifted)
+        assert strings().status == "wrong"
+    model.tokenizer = None
+    assert strings().status == "not tried"
+
+
+@torch.no_grad()
+def test_the_loss_of_labels_is_hugging_face_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = ic.load_model(architectures.build("T5"))
+    batch = tokens(model)
+    assert _loss(model, batch).status == "holds"
+    lens: Any = model.lens
+    forward = type(lens).forward
+    monkeypatch.setattr(  # the ignored label counts
+        type(lens),
+        "forward",
+        lambda self, *args, labels=None, **options: forward(
+            self, *args, labels=None if labels is None else labels.clamp(min=0), **options
+        ),
+    )
+    assert _loss(model, batch).status == "wrong"
+    assert _loss(small(), batch).status == "not tried"
+
+
 def of_attention(model: LensModel) -> dict[tuple[str, str], str]:
     """Status by hook point and check, in the first layer's attention."""
     batch = tokens(model)
@@ -624,11 +733,6 @@ def test_what_was_compared_at_loading() -> None:
     assert loads(small().lens) == "not tried"
     module = gpt2()
     assert loads(module) == "holds"
-
-
-def llama(**settings: Any) -> Any:
-    torch.manual_seed(0)
-    return hf.LlamaForCausalLM(hf.LlamaConfig(**{**architectures._GQA, **settings})).eval()
 
 
 def each(attribute: str, change: Callable[[Any], Any]) -> Callable[[nn.Module], int]:

@@ -15,6 +15,7 @@ from interp_compose.models.shown import (
     Recorded,
     attention,
     modules,
+    parts,
     residuals,
     seen_by_softmax,
 )
@@ -38,6 +39,7 @@ def check_hooks(
     for name, probe in prove_edits(model, names, step=step).items():
         outcome = probe.outcome(of_edit=True)
         yield name, "a random edit moves the output, a copy does not", outcome
+    yield from parts(recorded)
     seen = seen_by_softmax(model, tokens)
     for layer in range(model.n_layers):
         yield from residuals(recorded, layer)

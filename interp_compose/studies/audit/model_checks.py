@@ -17,6 +17,7 @@ from interp_compose.models.capabilities import MEANING
 from interp_compose.models.generate import keeps_and_goes_on
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.outcomes import Outcome, Status, compared, guarded
+from interp_compose.models.texts import texts_of
 from interp_compose.models.untouched import random_states_kept
 from interp_compose.models.weight_matrices import MATRICES, weight_matrices
 from interp_compose.types import HookFn, Read
@@ -42,6 +43,8 @@ def checks_of(
         "gradients at hook points are those of finite differences": _gradients,
         "after an error in a hook the model is as it was": _after_an_error,
         "generation that keeps keys and values gives the logits of whole calls": _generation,
+        "strings give what their tokens give, BOS included, padded on either side": _strings,
+        "an encoder–decoder's loss with labels is Hugging Face's": _loss,
     }
     if compiled:
         checks["a hook added after torch.compile acts"] = _compiled
@@ -254,6 +257,59 @@ def _after_an_error(model: LensModel, tokens: Tensor) -> Outcome:
 
 def _generation(model: LensModel, tokens: Tensor) -> Outcome:
     return keeps_and_goes_on(model)
+
+
+def _strings(model: LensModel, tokens: Tensor) -> Outcome:
+    """Texts of several lengths, alone and in a batch, here and, of a decoder, through
+    TransformerLens, which pads on either side; each against the ids of the tokenizer."""
+    if model.tokenizer is None:
+        return Outcome("not tried", "it came without a tokenizer")
+    predicted = model.predicts(tokens)[0].nonzero()[:, 0]
+    ids = tokens[0, predicted] % model.d_vocab
+    texts = [text for n in (2, 3, len(ids)) for text in texts_of(model, [ids[:n]]) if text.strip()]
+    calls = [model.tokenize(text) for text in texts]
+    if not texts or max(one.tokens.shape[1] for one in calls) > model.n_ctx:
+        return Outcome("not tried", "its random tokens are no text")
+    whole = [
+        _real(model, one.tokens, model.forward(one.tokens, read=_read(model))) for one in calls
+    ]
+    lens: Any = model.lens
+
+    def found() -> Iterator[Outcome]:
+        batch, outputs = model.tokenize(texts), model.forward(texts, read=_read(model))
+        for row, (one, expected) in enumerate(zip(calls, whole, strict=True)):
+            last = slice(batch.tokens.shape[1] - one.tokens.shape[1], None)
+            real = _real(model, one.tokens, outputs[row : row + 1, last])
+            yield compared(model, real, expected)
+        if model.bidirectional or len(model.stacks) > 1 or not getattr(lens, "tokenizer", None):
+            return
+        for side in ("left", "right"):
+            outputs = lens(texts, padding_side=side)
+            for row, (text, one, expected) in enumerate(zip(texts, calls, whole, strict=True)):
+                if lens.to_tokens(text).tolist() != one.tokens.tolist():
+                    yield Outcome("wrong", f"model.lens gives {text!r} other ids, such as of BOS")
+                length = len(expected)
+                real = outputs[row, -length:] if side == "left" else outputs[row, :length]
+                of = compared(model, real, expected)
+                yield Outcome(of.status, f"{of.detail}, through model.lens padded on the {side}")
+
+    return _first_wrong(found())
+
+
+def _loss(model: LensModel, tokens: Tensor) -> Outcome:
+    """TransformerLens' mean loss of targets, one of them ignored, against Hugging Face's."""
+    module: Any = getattr(model.lens, "original_model", None)
+    if len(model.stacks) < 2 or module is None:
+        return Outcome("not tried", "of a Hugging Face encoder–decoder")
+    generator = torch.Generator().manual_seed(4)
+    source, labels = (
+        torch.randint(size, (2, length), generator=generator).to(model.device)
+        for size, length in ((model.d_vocab_source, 5), (model.d_vocab, 4))
+    )
+    labels[1, -1] = -100
+    theirs = model.lens(source, labels=labels, return_type="loss")
+    own = module(input_ids=source, labels=labels).loss
+    return compared(model, theirs.reshape(1), own.reshape(1), spread=1.0)
 
 
 class _Expected(Exception):
