@@ -52,8 +52,8 @@ from interp_compose.studies.audit.model_checks import (
     _loss,
     _neighbours,
     _resumed,
-    _weights,
     _strings,
+    _weights,
     called_again,
 )
 from tests import architectures
