@@ -153,8 +153,8 @@ class OwnForward:
         if own > MOST_ROUNDED:
             raise CapabilityError(
                 f"{model.name!r} cannot be loaded in {model.dtype}: its numbers are rounding for "
-                f"the most part, by {own:.2g} standard deviations others than with the same weights in "
-                "float32. Load it in float32 (dtype='float32', or module.float())."
+                f"the most part, by {own:.2g} standard deviations others than with the same "
+                "weights in float32. Load it in float32 (dtype='float32', or module.float())."
             )
         if small := small_random_model(getattr(model.lens, "original_model", None)):
             load_model(small)
