@@ -481,7 +481,7 @@ def test_the_study_of_the_step_by_step_page_works(
     monkeypatch.setattr(studies, "__path__", [*studies.__path__, str(tmp_path)])
     measure = import_module("interp_compose.studies.surety.measure")
     model = interp_compose.load_model("mini-idm", device="cpu")
-    examples = drawn(interp_compose.load_task("mini-idm", model).test, 8)
+    examples = drawn(interp_compose.load_task("mini-idm", model).test, 8, seed=42)
     surety = measure.surety(model, examples, threshold=0.9, batch_size=3, progress=False)
     assert re.fullmatch(r"\d\.\d{3} of 8 answers are sure", surety.summary())
     assert surety.config["threshold"] == 0.9
