@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 BIN3 := .venv-tl3/bin
 
-.PHONY: venv demo explore test check test-tl3 test-gpu bench docs clean
+.PHONY: venv demo explore test check test-tl3 test-newest test-gpu bench docs clean
 
 venv: .venv/.ready
 .venv/.ready: pyproject.toml constraints.txt
@@ -39,6 +39,10 @@ check: venv
 
 test-tl3: .venv-tl3/.ready
 	$(BIN3)/python -m pytest -m tl3 tests/models tests/interventions
+
+# Past the bounds of pyproject.toml; prints warnings, and never fails.
+test-newest: venv
+	$(BIN)/python -m tests.newest
 
 test-gpu: venv
 	$(BIN)/python -m pytest -m gpu
