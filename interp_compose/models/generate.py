@@ -173,22 +173,18 @@ def keeps_and_goes_on(model: LensModel) -> Outcome:
     length = max(1, min(4, model.n_ctx - 2))
     tokens = torch.randint(model.d_vocab_source, (1, length), generator=generator).to(model.device)
 
-    def generated_by(tokens: Tensor, new: int, *, keeps: bool, **options: Any) -> Any:
+    def generated(new: int, *, keeps: bool, **options: Any) -> Any:
         options |= {"do_sample": False, "max_new_tokens": new, "output_logits": True}
         if two_stacks:
             options |= {"attention_mask": torch.ones_like(tokens), "use_cache": keeps}
             options |= {"min_new_tokens": new, "num_beams": 1, "return_dict_in_generate": True}
-        else:
-            options |= {"use_past_kv_cache": keeps, "stop_at_eos": False, "verbose": False}
-        return lens.generate(tokens, **options)
+            return lens.generate(tokens, **options)
+        options |= {"use_past_kv_cache": keeps, "stop_at_eos": False, "verbose": False}
+        return lens.generate(options.pop("decoder_input_ids", tokens), **options)
 
     def second_token() -> Outcome:
-        kept = generated_by(tokens, 2, keeps=True)
-        before = kept.sequences[:, :-1]
-        again = (
-            {"tokens": tokens, "decoder_input_ids": before} if two_stacks else {"tokens": before}
-        )
-        whole = generated_by(new=1, keeps=False, **again)
+        kept = generated(2, keeps=True)
+        whole = generated(1, keeps=False, decoder_input_ids=kept.sequences[:, :-1])
         return compared(model, kept.logits[-1], whole.logits[-1])
 
     with model.bare(), warnings.catch_warnings():

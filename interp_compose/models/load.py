@@ -128,7 +128,7 @@ def load_model(
         model.name = name
         return model
     if isinstance(source, str | Path):
-        with LOADING_LOCK, told_once(), no_bar() if source in SHIPPED else nullcontext():
+        with LOADING_LOCK, told_once(), _no_bar() if source in SHIPPED else nullcontext():
             return _load_pretrained(
                 str(source), tokenizer, device, dtype, revision, device_map, trust_remote_code
             )
@@ -317,7 +317,7 @@ def _load_pretrained(
 
 
 @contextmanager
-def no_bar() -> Iterator[None]:
+def _no_bar() -> Iterator[None]:
     """Without transformers' bar of weights that are loaded in a moment."""
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()

@@ -30,7 +30,7 @@ from interp_compose.errors import (
 )
 from interp_compose.models.effective_weights import INSERTED, acting
 from interp_compose.models.lens_model import LensModel
-from interp_compose.models.load import LOADING_LOCK, no_bar
+from interp_compose.models.load import LOADING_LOCK
 from interp_compose.models.outcomes import Outcome, Status
 from interp_compose.models.own_folder import OwnModel, new_folder
 from interp_compose.models.own_forward import OwnForward
@@ -89,11 +89,8 @@ def save_pretrained(model: LensModel, folder: str | Path) -> Path:
             f"the tokenizer of {model.name!r} is a {type(model.tokenizer).__name__}, which has no "
             "save_pretrained: load the model with one of transformers, load_model(tokenizer=…)."
         )
-    clean = _clean(model, module)
     with torch.no_grad(), acting(module, module) as merged:
-        state = _state(model, module, clean)
-    clean.load_state_dict(state, strict=True, assign=True)
-    clean.tie_weights()
+        clean, state = _rebuilt(model, module, "meta")
     with temporary_folder(folder.parent) as temporary:
         with disk(folder):
             clean.save_pretrained(temporary)
@@ -111,23 +108,13 @@ def save_pretrained(model: LensModel, folder: str | Path) -> Path:
 
 def compared_with_new(model: LensModel) -> Outcome:
     """The module that ``model`` wraps, as it is now, with a new one of its class and config that
-    gets its weights: what was altered since it was wrapped and is no weight (rotary angles, the ε
-    of a norm, a scale) shows in its numbers, or in settings that TransformerLens passes over. It
-    takes memory for the weights once more."""
+    gets its weights, which takes memory for them once more: what was altered since it was wrapped
+    and is no weight (rotary angles, ε of a norm, a scale) shows in its numbers or its settings."""
     try:
         module = _module(model)
-        clean = _clean(model, module)
-        with torch.no_grad():
-            state = _state(model, module, clean)
-        with LOADING_LOCK, no_bar():
-            new = type(module).from_pretrained(
-                None,
-                config=clean.config,
-                state_dict=state,
-                dtype=model.dtype,
-                **_options(model, module),
-            )
-        own = OwnForward.of(new.to(model.device).eval(), hidden=not _has_head(model))
+        with torch.no_grad(), acting(module, module):
+            new, _ = _rebuilt(model, module, "cpu")
+        own = OwnForward.of(new.to(model.device), hidden=not _has_head(model))
         error, text, tolerance = own.difference(model)
         altered = next(_altered(module, new), "")
     except (CapabilityError, MemoryError, torch.OutOfMemoryError) as refusal:
@@ -138,22 +125,17 @@ def compared_with_new(model: LensModel) -> Outcome:
 
 
 def _altered(module: nn.Module, new: nn.Module) -> Iterator[str]:
-    """Numbers and buffers, beside weights, that a part of a wrapped module holds and the same part
-    of a new one does not."""
+    """Numbers and buffers that a part of a wrapped module holds otherwise than the same part of a
+    new one."""
     live = {(_own(f"{name}."), type(part)): part for name, part in module.named_modules()}
     for name, part in new.named_modules():
         now = live.get((f"{name}.", type(part)))
-        plain = {k: v for k, v in vars(part).items() if isinstance(v, int | float) and k[0] != "_"}
-        buffers = {k: part._buffers[k] for k in part._non_persistent_buffers_set}
-        for key, value in {**plain, **buffers}.items() if now is not None else ():
-            held: Any = getattr(now, key, None)
-            if isinstance(value, Tensor) and isinstance(held, Tensor):
-                value = value.to(held)  # a cast of the whole model casts buffers too
-                same = value.shape == held.shape and torch.allclose(value, held, rtol=1e-4)
-            else:
-                same = key == "training" or held == value
-            if not same:
-                yield f"; {name}.{key} was altered"
+        for key, value in {**vars(part), **part._buffers}.items() if now is not None else ():
+            if isinstance(value, int | float | Tensor) and key != "training" and key[0] != "_":
+                one, held = torch.as_tensor(value), torch.as_tensor(getattr(now, key, torch.nan))
+                # A cast of the whole model casts buffers as well.
+                if one.shape != held.shape or not torch.allclose(one.to(held), held, rtol=1e-4):
+                    yield f"; {name}.{key} was altered"
 
 
 def _module(model: LensModel) -> Any:
@@ -183,11 +165,11 @@ def _options(model: LensModel, module: Any) -> dict[str, Any]:
     return {"add_pooling_layer": getattr(module, "pooler", None) is not None}
 
 
-def _clean(model: LensModel, module: Any) -> Any:
-    """A module of the same class and config, whose weights are still to come."""
+def _rebuilt(model: LensModel, module: Any, device: str) -> tuple[Any, dict[str, Tensor]]:
+    """A module of the same class and config, whose buffers are on ``device``, and its weights."""
     kind, config = type(module), copy.deepcopy(module.config)
     try:
-        with LOADING_LOCK, torch.device("meta"):
+        with LOADING_LOCK, torch.device(device):
             clean: Any = kind(config, **_options(model, module))
     except Exception as refusal:  # each class raises its own
         raise CapabilityError(
@@ -196,7 +178,10 @@ def _clean(model: LensModel, module: Any) -> Any:
         ) from refusal
     if getattr(module, "generation_config", None) is not None:
         clean.generation_config = copy.deepcopy(module.generation_config)
-    return clean.eval()
+    state = _state(model, module, clean)
+    clean.load_state_dict(state, strict=True, assign=True)
+    clean.tie_weights()
+    return clean.eval(), state
 
 
 def _state(model: LensModel, module: Any, clean: nn.Module) -> dict[str, Tensor]:

@@ -95,8 +95,7 @@ class Recorded:
 
     def parts(self) -> Iterator[Any]:
         """Every part of a bridge that wraps a Hugging Face module."""
-        parts = self.model.lens.modules() if isinstance(self.model.lens, torch.nn.Module) else ()
-        yield from (part for part in parts if original(part) is not None)
+        return (part for part in self.model.lens.modules() if original(part) is not None)
 
     def at(self, name: str) -> Tensor | None:
         """What passed through the hook point of this name or alias; None: nothing did."""
@@ -187,82 +186,43 @@ def residuals(recorded: Recorded, layer: int) -> Iterator[Found]:
         )
 
 
-def modules(recorded: Recorded, layer: int) -> Iterator[Found]:
-    """Hook points against what the wrapped modules were given and returned; of a model that wraps
-    none there is nothing to compare."""
-    if not recorded.modules:
-        return
-    model, block = recorded.model, recorded.model.blocks[layer]
-    prefix = model.prefix(layer)
-    given, returned = recorded.of(block)
-    held = [
-        ("hook_resid_pre", "the wrapped block was given", given),
-        ("hook_resid_post", "the wrapped block returned", returned),
-        *(
-            (f"{site.name}.hook_out", "the wrapped attention returned", _returned(recorded, site))
-            for site in model.attention_sites(layer)
-        ),
-        ("mlp.hook_out", "the wrapped MLP returned", recorded.of(getattr(block, "mlp", None))[1]),
-    ]
-    for name, what, expected in held:
-        value = recorded.at(f"{prefix}.{name}")
-        if value is None:
-            continue
-        outcome = Outcome("not tried", "no wrapped module was called there")
-        if expected is not None:
-            outcome = compared(model, value, expected)
-        yield f"{prefix}.{name}", f"is what {what}", outcome
-
-
 def parts(recorded: Recorded) -> Iterator[Found]:
-    """Hook points of every part that wraps a module (embeddings, norms, projections), against what
-    that was given and returned, and what norms show between."""
-    names = {id(point): name for name, point in recorded.points.items()}
+    """Hook points of every part that wraps a Hugging Face module (blocks, attentions, projections,
+    embeddings), against what that was given and returned; and what norms, which TransformerLens
+    computes itself, show between."""
+    model, names = recorded.model, {id(point): name for name, point in recorded.points.items()}
+
+    def shown(part: Any, field: str) -> tuple[str, Any]:
+        point = id(getattr(part, field, None))
+        once = recorded.fired.get(names.get(point, "")) == 1
+        return names.get(point, ""), recorded.values.get(point) if once else None
+
     for part in recorded.parts():
-        shown = {
-            field: recorded.values.get(id(point))
-            for field in ("hook_in", "hook_normalized", "hook_scale", "hook_out")
-            if (point := getattr(part, field, None)) is not None
-            and recorded.fired.get(names.get(id(point), "")) == 1
-        }
+        fields = ("hook_in", "hook_normalized", "hook_scale", "hook_out")
+        (entry, into), (middle, normed), (_, scale), (end, out) = (shown(part, f) for f in fields)
         given, returned = recorded.of(part)
-        into, normalized, scale, out = (
-            shown.get(f"hook_{one}") for one in ("in", "normalized", "scale", "out")
-        )
-        held = [("in", into, "given", given), ("out", out, "returned", returned)]
-        for at, value, what, expected in held:
-            if isinstance(value, Tensor) and expected is not None:
-                if value.numel() != expected.numel():
-                    continue  # another of the several that it returned
-                outcome = compared(recorded.model, value, expected)
-                yield names[id(getattr(part, f"hook_{at}"))], f"is what was {what}", outcome
-        norm: Any = original(part)
-        if isinstance(normalized, Tensor) and isinstance(out, Tensor):
-            weight, bias = (getattr(norm, one, None) for one in ("weight", "bias"))
-            scaled = [normalized, *([] if weight is None else [normalized * weight])]
-            scaled += [normalized * (1 + weight)] if weight is not None else []  # Gemma's
-            shifted = [one if bias is None else one + bias for one in reversed(scaled)]
-            outcome = _nearest(recorded.model, out, shifted)
-            yield names[id(part.hook_normalized)], "with weight and bias gives hook_out", outcome
-        if (
-            isinstance(normalized, Tensor)
-            and isinstance(scale, Tensor)
-            and isinstance(into, Tensor)
-        ):
-            held_in = [into, into - into.mean(dim=-1, keepdim=True)]
-            outcome = _nearest(recorded.model, normalized * scale, held_in)
-            yield names[id(part.hook_scale)], "times hook_normalized is hook_in", outcome
+        ends = (entry, into, "was given", given), (end, out, "returned", returned)
+        for name, value, what, held in ends:
+            if isinstance(value, Tensor) and not isinstance(normed, Tensor):
+                outcome = Outcome("not tried", "no wrapped module was called there")
+                if held is not None and held.numel() == value.numel():  # else one of several
+                    outcome = compared(model, value, held)
+                yield name, f"is what the wrapped module {what}", outcome
+        if isinstance(normed, Tensor) and isinstance(into, Tensor) and isinstance(out, Tensor):
+            weight, bias = (getattr(original(part), one, None) for one in ("weight", "bias"))
+            scaled = [normed] if weight is None else [normed * weight, normed * (1 + weight)]
+            outcome = _nearest(model, out, [one if bias is None else one + bias for one in scaled])
+            yield middle, "with weight and bias gives hook_out", outcome
+            if isinstance(scale, Tensor):
+                centred = into - into.mean(dim=-1, keepdim=True)
+                outcome = _nearest(model, normed * scale, [into, centred])
+                yield middle, "times hook_scale is hook_in", outcome
 
 
 def _nearest(model: LensModel, value: Tensor, candidates: Sequence[Tensor]) -> Outcome:
     """Whether a tensor is one of several, in whichever of them it is nearest to."""
     outcomes = [compared(model, value, one) for one in candidates]
     return next((one for one in outcomes if one.status == "holds"), outcomes[0])
-
-
-def _returned(recorded: Recorded, site: AttentionSite) -> Tensor | None:
-    block = recorded.model.blocks[site.layer]
-    return recorded.of(getattr(block, site.name, None))[1]
 
 
 def attention(recorded: Recorded, site: AttentionSite, softmax: Softmax | None) -> Iterator[Found]:

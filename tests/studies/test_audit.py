@@ -38,7 +38,7 @@ from interp_compose.models.shown import (
     Recorded,
     attention,
     hook_points,
-    modules,
+    parts,
     residuals,
     seen_by_softmax,
 )
@@ -128,11 +128,11 @@ def test_a_model_that_is_what_it_claims_to_be() -> None:
             (f"{place}.attn.hook_attn_scores", "hook_pattern is its softmax"),
             (f"{place}.attn.hook_z", "is hook_pattern · hook_v"),
             (f"{place}.hook_resid_post", "is hook_resid_pre + attn + mlp"),
-            (f"{place}.hook_resid_pre", "is what the wrapped block was given"),
-            (f"{place}.hook_resid_post", "is what the wrapped block returned"),
+            (f"{place}.hook_resid_pre", "is what the wrapped module was given"),
+            (f"{place}.hook_resid_post", "is what the wrapped module returned"),
         ):
             assert status[check] == "holds", check
-        where = (f"{place}.attn.hook_out", "is what the wrapped attention returned")
+        where = (f"{place}.hook_attn_out", "is what the wrapped module returned")
         assert status[where] == "not tried"  # which TransformerLens computes itself
     assert (audit.frame["status"] == "silent").any()
     assert audit.frame[audit.frame["part"] == "hook"]["detail"].str.len().min() > 0
@@ -293,18 +293,21 @@ def test_what_a_decoder_of_two_stacks_shows() -> None:
     batch = tokens(model)
     recorded, seen = Recorded(model, batch), seen_by_softmax(model, batch)
     layer = model.n_layers - 1
-    rows = [*residuals(recorded, layer), *modules(recorded, layer)]
+    rows = [*residuals(recorded, layer), *parts(recorded)]
     for site in model.attention_sites(layer):
         rows += attention(recorded, site, seen[site])
     status = {
         (name.removeprefix("decoder_blocks.2."), check): one.status for name, check, one in rows
     }
+    wrong = {name for (name, _), one in status.items() if one == "wrong"}
+    assert {name.rpartition(".")[2] for name in wrong} == {"hook_normalized"}  # T5's are centred
+    status = {row: one for row, one in status.items() if row[0] not in wrong}
     assert set(status.values()) == {"holds", "not tried"}  # T5 adds a bias to its products
     for row in (
         ("hook_resid_mid", "is hook_resid_pre + attn"),
         ("hook_resid_mid2", "is hook_resid_pre + attn + cross_attn"),
-        ("self_attn.hook_out", "is what the wrapped attention returned"),
-        ("cross_attn.hook_out", "is what the wrapped attention returned"),
+        ("hook_attn_out", "is what the wrapped module returned"),
+        ("cross_attn.hook_out", "is what the wrapped module returned"),
         ("cross_attn.hook_pattern", "is what the softmax gave"),
     ):
         assert status[row] == "holds", row
@@ -665,7 +668,7 @@ def test_strings_give_what_their_tokens_give(monkeypatch: pytest.MonkeyPatch) ->
             lambda self, given, **options: to_tokens(self, given, **options)[:, 1:],
         )
         assert strings().status == "wrong"
-        assert "other ids, such as of BOS" in strings().detail
+        assert "other ids (BOS?)" in strings().detail
     with monkeypatch.context() as patch:  # a neighbour of another length
         whole = model.forward
         shifted = lambda one, **options: whole(one, **options) + (not isinstance(one, Tensor))  # noqa: E731

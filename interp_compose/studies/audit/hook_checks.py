@@ -14,7 +14,6 @@ from interp_compose.models.shown import (
     Found,
     Recorded,
     attention,
-    modules,
     parts,
     residuals,
     seen_by_softmax,
@@ -43,6 +42,5 @@ def check_hooks(
     seen = seen_by_softmax(model, tokens)
     for layer in range(model.n_layers):
         yield from residuals(recorded, layer)
-        yield from modules(recorded, layer)
         for site in model.attention_sites(layer):
             yield from attention(recorded, site, seen.get(site))

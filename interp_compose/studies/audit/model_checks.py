@@ -42,7 +42,9 @@ def checks_of(
         "each weight, applied by hand, gives what its module returned": _weights,
         "gradients at hook points are those of finite differences": _gradients,
         "after an error in a hook the model is as it was": _after_an_error,
-        "generation that keeps keys and values gives the logits of whole calls": _generation,
+        "generation that keeps keys and values gives the logits of whole calls": (
+            lambda model, tokens: keeps_and_goes_on(model)
+        ),
         "strings give what their tokens give, BOS included, padded on either side": _strings,
         "an encoder–decoder's loss with labels is Hugging Face's": _loss,
     }
@@ -255,43 +257,32 @@ def _after_an_error(model: LensModel, tokens: Tensor) -> Outcome:
     return Outcome("holds" if same and not left else "wrong", detail)
 
 
-def _generation(model: LensModel, tokens: Tensor) -> Outcome:
-    return keeps_and_goes_on(model)
-
-
 def _strings(model: LensModel, tokens: Tensor) -> Outcome:
-    """Texts of several lengths, alone and in a batch, here and, of a decoder, through
-    TransformerLens, which pads on either side; each against the ids of the tokenizer."""
+    """Texts of several lengths in a batch, here and, of a decoder, through TransformerLens, padded
+    on either side; each against a call of its own with the tokenizer's ids."""
     if model.tokenizer is None:
         return Outcome("not tried", "it came without a tokenizer")
-    predicted = model.predicts(tokens)[0].nonzero()[:, 0]
-    ids = tokens[0, predicted] % model.d_vocab
+    ids = tokens[0, model.predicts(tokens)[0]] % model.d_vocab
     texts = [text for n in (2, 3, len(ids)) for text in texts_of(model, [ids[:n]]) if text.strip()]
-    calls = [model.tokenize(text) for text in texts]
-    if not texts or max(one.tokens.shape[1] for one in calls) > model.n_ctx:
+    calls = [model.tokenize(text).tokens for text in texts]
+    if not calls or max(one.shape[1] for one in calls) > model.n_ctx:
         return Outcome("not tried", "its random tokens are no text")
-    whole = [
-        _real(model, one.tokens, model.forward(one.tokens, read=_read(model))) for one in calls
-    ]
-    lens: Any = model.lens
+    decoder = not model.bidirectional and len(model.stacks) == 1
+    lens: Any = model.lens if decoder and getattr(model.lens, "tokenizer", None) else None
 
     def found() -> Iterator[Outcome]:
-        batch, outputs = model.tokenize(texts), model.forward(texts, read=_read(model))
-        for row, (one, expected) in enumerate(zip(calls, whole, strict=True)):
-            last = slice(batch.tokens.shape[1] - one.tokens.shape[1], None)
-            real = _real(model, one.tokens, outputs[row : row + 1, last])
-            yield compared(model, real, expected)
-        if model.bidirectional or len(model.stacks) > 1 or not getattr(lens, "tokenizer", None):
-            return
-        for side in ("left", "right"):
-            outputs = lens(texts, padding_side=side)
-            for row, (text, one, expected) in enumerate(zip(texts, calls, whole, strict=True)):
-                if lens.to_tokens(text).tolist() != one.tokens.tolist():
-                    yield Outcome("wrong", f"model.lens gives {text!r} other ids, such as of BOS")
-                length = len(expected)
-                real = outputs[row, -length:] if side == "left" else outputs[row, :length]
-                of = compared(model, real, expected)
-                yield Outcome(of.status, f"{of.detail}, through model.lens padded on the {side}")
+        batches = {"here": ("left", model.forward(texts, read=_read(model)))}
+        for side in ("left", "right") if lens is not None else ():
+            by = f"by model.lens, padded on the {side}"
+            batches[by] = side, lens(texts, padding_side=side)
+        for row, one in enumerate(calls):
+            if lens is not None and not torch.equal(lens.to_tokens(texts[row]), one):
+                yield Outcome("wrong", f"model.lens gives {texts[row]!r} other ids (BOS?)")
+            expected = _real(model, one, model.forward(one, read=_read(model)))
+            for by, (side, outputs) in batches.items():
+                place = slice(-one.shape[1], None) if side == "left" else slice(one.shape[1])
+                of = compared(model, _real(model, one, outputs[row : row + 1, place]), expected)
+                yield Outcome(of.status, f"{of.detail} {by}")
 
     return _first_wrong(found())
 
