@@ -11,13 +11,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from statistics import median
-from time import process_time
 from typing import Any, Final
 
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from benchmarks.common import machine, spread, write
+from benchmarks.watch_cost import clock_of
 from interp_compose.studies.audit.measure import audit
 
 N_LAYERS: Final = 4
@@ -29,26 +29,30 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, default=3)
     args = parser.parse_args(argv)
     torch.set_num_threads(1)
-    row = cost(args.repeats)
+    row = cost(args.repeats, "cpu")
     print(f"{row['audit_s']:.1f} s of one core, with --quick {row['quick_s']:.1f} s")
     write("audit_cost_cpu", {**row, "n_layers": N_LAYERS, "threads": 1, **machine()})
 
 
-def cost(repeats: int, **settings: int) -> dict[str, Any]:
+def cost(repeats: int, device: str, **settings: int) -> dict[str, Any]:
     """Medians, smallest and largest; ``settings`` are the config's."""
+    clock = clock_of(device)
     taken: dict[str, list[float]] = {"audit": [], "quick": []}
-    hook_points = 0
+    hook_points, findings = 0, 0
     for _ in range(repeats):
         for name, seconds in taken.items():
             torch.manual_seed(0)
-            model = GPT2LMHeadModel(GPT2Config(n_layer=N_LAYERS, **settings)).eval()
-            start = process_time()
+            config = GPT2Config(**{"n_layer": N_LAYERS, **settings})
+            model = GPT2LMHeadModel(config).eval().to(device)
+            start = clock()
             found = audit(model, quick=name == "quick", progress=False)
-            seconds.append(process_time() - start)
+            seconds.append(clock() - start)
             hook_points = max(hook_points, int((found.frame["check"] == "fires").sum()))
+            findings = max(findings, len(found.findings))
     return {
         "repeats": repeats,
         "hook_points": hook_points,
+        "findings": findings,
         **{f"{name}_s": median(seconds) for name, seconds in taken.items()},
         **{f"{name}_spread": spread(seconds) for name, seconds in taken.items()},
     }

@@ -27,9 +27,9 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
-from typing import Any
+from typing import Any, Final
 from unittest.mock import patch
 
 import numpy as np
@@ -55,8 +55,8 @@ from interp_compose.studies.core.inputs import Batch, Prepared, prepare_all
 from interp_compose.types import Example
 
 ASKED = CapOptions(controls=False)
-PROTOCOLS = tuple(ASKED.pooling)
-D_MODEL, D_MLP, D_VOCAB = 768, 3072, 50257
+PROTOCOLS: Final[Mapping[str, Any]] = {name: name for name in ASKED.pooling}
+D_VOCAB = 50257
 BATCH = 16
 
 
@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     model = gpt2(12, tokenizer, args.device)
     items = middle(prepared(model, texts[:400]), args.examples)
     if args.peak:
-        print_peak(model, items, args.peak)
+        print(peak_mib(model, items, args.peak))
         return
     dtypes = ["float32"] if args.device == "cpu" else ["float32", "bfloat16"]
     result: dict[str, Any] = {"threads": torch.get_num_threads(), "main": []}
@@ -195,22 +195,23 @@ def hooked_passes(
                 model(batch.tokens, attention_mask=batch.mask)
 
 
-def block(length: int, keys: int | None = None) -> float:
-    """Multiplications of a block that runs on ``length`` positions, which attend to ``keys``."""
-    dense = 4 * D_MODEL * D_MODEL + 2 * D_MODEL * D_MLP
-    return length * dense + 2 * length * (length if keys is None else keys) * D_MODEL
+def block(model: LensModel, length: int, keys: int | None = None) -> float:
+    """Multiplications of a block that runs on ``length`` positions, which attend to ``keys``; its
+    MLP is four times as wide as the residual, as GPT-2's is."""
+    dense = 12 * model.d_model**2
+    return length * dense + 2 * length * (length if keys is None else keys) * model.d_model
 
 
 def operations(model: LensModel, items: Sequence[Prepared], *, whole: bool = False) -> float:
     """Multiplications of a sweep over those of a clean pass, from the lengths alone."""
     n_layers = model.n_layers
 
-    unembed = D_MODEL * D_VOCAB
-    clean = sum(n_layers * block(it.n_tokens) + it.n_tokens * unembed for it in items)
-    kept = sum(n_layers * block(it.n_tokens) + unembed for it in items)
+    unembed = model.d_model * model.d_vocab
+    clean = sum(n_layers * block(model, it.n_tokens) + it.n_tokens * unembed for it in items)
+    kept = sum(n_layers * block(model, it.n_tokens) + unembed for it in items)
     streams_blocks = len(PROTOCOLS) * n_layers * (n_layers + 1) / 2
     pooled = sum(
-        streams_blocks * block(it.n_pooled - (0 if whole else n_before(it)), it.n_pooled)
+        streams_blocks * block(model, it.n_pooled - (0 if whole else n_before(it)), it.n_pooled)
         + len(PROTOCOLS) * n_layers * unembed
         for it in items
         if it.affected
@@ -272,10 +273,14 @@ def of_length(model: LensModel, texts: Sequence[str], length: int) -> list[Prepa
     return prepared(model, out)
 
 
-def gpt2(n_layers: int, tokenizer: Any, device: str, dtype: str = "float32") -> LensModel:
+def gpt2(
+    n_layers: int, tokenizer: Any, device: str, dtype: str = "float32", **shape: int
+) -> LensModel:
+    """GPT-2 small's shape but for ``shape``, with random weights."""
     torch.manual_seed(0)
-    shape = GPT2Config(n_layer=n_layers, vocab_size=D_VOCAB, bos_token_id=0, eos_token_id=0)
-    hf_model = GPT2LMHeadModel(shape).eval().to(device, getattr(torch, dtype))
+    shape = {"n_layer": n_layers, "vocab_size": D_VOCAB, **shape}
+    config = GPT2Config(**shape, bos_token_id=0, eos_token_id=0)
+    hf_model = GPT2LMHeadModel(config).eval().to(device, getattr(torch, dtype))
     return load_model(hf_model, tokenizer=tokenizer)
 
 
@@ -288,7 +293,8 @@ def peak(what: str, args: argparse.Namespace) -> float:
 
 
 @torch.no_grad()
-def print_peak(model: LensModel, items: Sequence[Prepared], what: str) -> None:
+def peak_mib(model: LensModel, items: Sequence[Prepared], what: str) -> float:
+    """What a clean pass or a sweep of one batch holds at most, beyond the model."""
     layers = list(range(model.n_layers))
     model.require("resume", "positions")
     part = batches_of(items, BATCH)[-1]
@@ -301,7 +307,7 @@ def print_peak(model: LensModel, items: Sequence[Prepared], what: str) -> None:
         else:
             _measure(model, part, asked=ASKED, layers=layers, protocols=PROTOCOLS)
 
-    print(round(peak_bytes(run, model.device.type) / 2**20, 1))
+    return round(peak_bytes(run, model.device.type) / 2**20, 1)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 import interp_compose as ic
-from benchmarks.common import machine, spread, write
+from benchmarks.common import machine, spread, timed, write
 from interp_compose.models.lens_model import LensModel
 from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.config import TrainConfig
@@ -42,21 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
     model = random_model(options.shape, options.device)
-    end = model.n_layers - 1
-    kinds: Mapping[str, CarmaConfig | None] = {
-        "plain": None,
-        "paper's layers (1-3)": CarmaConfig(layers=(1, 3)),
-        "recommended layers (a third of the depth)": CarmaConfig(),
-        "all layers": CarmaConfig(layers=(1, end)),
-        "all layers, 5 negatives": CarmaConfig(layers=(1, end), negatives=5),
-    }
-    times = measure(model, kinds, options.turns, options.precision)
-    plain = times["plain"]
-    ratios = {
-        name: [one / other for one, other in zip(of_kind, plain, strict=True)]
-        for name, of_kind in times.items()
-        if name != "plain"
-    }
+    costs = overheads(model, options.turns, options.precision)
     result = {
         "machine": machine() | {"device": device_name(options.device)},
         "shape": options.shape,
@@ -65,26 +51,45 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "batch": BATCH,
         "tokens": LENGTH,
         "turns": options.turns,
-        "plain_step_seconds": {"median": median(plain), "range": spread(plain)},
-        "overhead": {
-            name: {"median": median(of_kind), "range": spread(of_kind)}
-            for name, of_kind in ratios.items()
-        },
+        **costs,
     }
     kind = "cpu" if options.device == "cpu" else "cuda"
     write(f"carma_{options.shape}_{kind}_{options.precision}", result)
-    print(f"plain step: {median(plain):.3f} s ({min(plain):.3f} to {max(plain):.3f})")
-    for name, of_kind in ratios.items():
-        print(f"{name}: {median(of_kind):.3f} ({min(of_kind):.3f} to {max(of_kind):.3f})")
+    for name, cost in {"plain step, s": costs["plain_step_seconds"], **costs["overhead"]}.items():
+        print(f"{name}: {cost['median']:.3f} ({cost['range'][0]:.3f} to {cost['range'][1]:.3f})")
 
 
-def measure(
-    model: LensModel, kinds: Mapping[str, CarmaConfig | None], turns: int, precision: Any
-) -> dict[str, list[float]]:
-    """Seconds of each step, by kind; one turn of warming up is left out."""
+def overheads(model: LensModel, turns: int, precision: Any) -> dict[str, Any]:
+    """The plain step, and CARMA's over it; one turn of warming up is left out."""
+    steps = {name: one.train_step for name, one in trainers(model, turns + 1, precision).items()}
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for turn in range(turns + 1):
+        for name, step in steps.items():
+            taken = timed(step, 1, model.device.type)
+            if turn:
+                times[name].append(taken)
+    plain = times.pop("plain")
+    overhead = {}
+    for name, of_kind in times.items():
+        ratios = [one / other for one, other in zip(of_kind, plain, strict=True)]
+        overhead[name] = {"median": median(ratios), "range": spread(ratios)}
+    seconds = {"median": median(plain), "range": spread(plain)}
+    return {"plain_step_seconds": seconds, "overhead": overhead}
+
+
+def trainers(model: LensModel, steps: int, precision: Any) -> dict[str, Trainer[Any]]:
+    """Of the same weights: plain fine-tuning, and kinds of CARMA."""
+    end = model.n_layers - 1
+    kinds: Mapping[str, CarmaConfig | None] = {
+        "plain": None,
+        "paper's layers (1-3)": CarmaConfig(layers=(1, 3)),
+        "recommended layers (a third of the depth)": CarmaConfig(),
+        "all layers": CarmaConfig(layers=(1, end)),
+        "all layers, 5 negatives": CarmaConfig(layers=(1, end), negatives=5),
+    }
     items = examples(BATCH, model.d_vocab)
-    config = TrainConfig(batch_size=BATCH, epochs=turns + 1, precision=precision)
-    trainers = {
+    config = TrainConfig(batch_size=BATCH, epochs=steps, precision=precision)
+    return {
         name: Trainer(
             model,
             AnswerToken(items, ())
@@ -94,13 +99,6 @@ def measure(
         )
         for name, carma in kinds.items()
     }
-    times: dict[str, list[float]] = {name: [] for name in kinds}
-    for turn in range(turns + 1):
-        for name, trainer in trainers.items():
-            row = trainer.train_step()
-            if turn:
-                times[name].append(float(row["seconds"]))
-    return times
 
 
 def examples(n: int, d_vocab: int) -> list[TrainingExample]:
@@ -114,11 +112,11 @@ def examples(n: int, d_vocab: int) -> list[TrainingExample]:
     return found
 
 
-def random_model(shape: str, device: str) -> LensModel:
-    """A model of this shape, whose weights were never trained."""
+def random_model(shape: str, device: str, **settings: int) -> LensModel:
+    """A model of this shape, never trained; ``settings`` are of GPT-2's config."""
     torch.manual_seed(0)
     if shape == "gpt2-small":
-        return ic.load_model(GPT2LMHeadModel(GPT2Config()).to(device))
+        return ic.load_model(GPT2LMHeadModel(GPT2Config(**settings)).to(device))
     config = LlamaConfig(
         vocab_size=128256,
         hidden_size=2048,

@@ -42,15 +42,21 @@ def core_seconds(work: Callable[[], object]) -> float:
 
 
 def timed(work: Callable[[], object], times: int, device: str) -> float:
-    """Seconds of one call, of several."""
+    """Seconds of one call, of several; on a GPU what it was given before is done first."""
 
     def run() -> None:
         for _ in range(times):
             work()
-        if device == "cuda":
-            torch.cuda.synchronize()
+        wait(device)
 
+    wait(device)
     return seconds(run) / times
+
+
+def wait(device: str) -> None:
+    """Until a GPU has done all that it was given."""
+    if device == "cuda":
+        torch.cuda.synchronize()
 
 
 def peak_bytes(work: Callable[[], object], device: str) -> int:
@@ -162,10 +168,10 @@ def _version(package: str) -> str | None:
         return None
 
 
-def write(name: str, result: dict[str, Any]) -> None:
-    """Write ``results/{name}.json`` under a temporary name, then rename it."""
-    path = RESULTS / f"{name}.json"
-    path.parent.mkdir(exist_ok=True)
+def write(name: str, result: dict[str, Any], folder: Path = RESULTS) -> None:
+    """Write ``{folder}/{name}.json`` under a temporary name, then rename it."""
+    path = folder / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     os.replace(partial, path)

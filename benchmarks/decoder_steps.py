@@ -20,7 +20,7 @@ from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import interp_compose as ic
-from benchmarks.common import machine, seconds, spread, timed, write
+from benchmarks.common import machine, spread, timed, write
 from interp_compose.models.decoder import DecoderConfig, SmallDecoder
 from interp_compose.models.init import init_weights
 from interp_compose.studies.core.sequence_data import SequenceData
@@ -46,7 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     data = SequenceData.of(ic.load_sequences("scan-turn-left").splits, one_sequence=True)
     result: dict[str, Any] = {"device": device, "threads": 1, "repeats": repeats}
     for name, (shape, batch) in SHAPES.items():
-        result[name] = {"shape": shape, "batch": batch, **measured(shape, batch, data, repeats)}
+        row = measured(shape, batch, data, repeats, device)
+        result[name] = {"shape": shape, "batch": batch, **row}
         ratio, ends = result[name]["gpt2_over_library"], result[name]["range"]
         print(f"{name}: GPT-2's step over the library's {ratio:.2f} {ends}")
     if device == "cuda":
@@ -55,9 +56,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 @trains
-def measured(shape: dict[str, int], n: int, data: SequenceData, repeats: int) -> dict[str, Any]:
-    """Medians of steps taken turn about, and of their ratios."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+def measured(
+    shape: dict[str, int],
+    n: int,
+    data: SequenceData,
+    repeats: int,
+    device: str,
+    least_s: float = 0.3,
+) -> dict[str, Any]:
+    """Medians of steps taken turn about, as many a turn as take ``least_s``, and of their
+    ratios."""
     pairs = sorted(data.splits["train"], key=len)
     some = pairs[len(pairs) // 2 :][:n]
     config = DecoderConfig(**shape, d_vocab=len(data.source), n_ctx=data.longest_pair + 1)
@@ -72,7 +80,7 @@ def measured(shape: dict[str, int], n: int, data: SequenceData, repeats: int) ->
     step = plain_step(theirs, ContinuedBatch.of(some, BOS), device)
     losses = [abs(step() - trainer.train_step()["loss"]) for _ in range(2)]
     assert max(losses) < 1e-3, f"the losses of the two models differ by {losses}"
-    each = max(1, round(0.3 / seconds(step)))
+    each = max(1, round(least_s / timed(step, 1, device)))
     times = np.array(
         [[timed(work, each, device) for work in (step, trainer.train_step)] for _ in range(repeats)]
     )

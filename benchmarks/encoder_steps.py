@@ -86,9 +86,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         config = EncoderConfig(**shape, d_vocab=vocab_size, n_ctx=n_ctx)
         sizes = list(map(int, asked.sizes.split(",")))
         if asked.memory:
-            result[name] = memory(config, tokenizer, texts, sizes)
+            result[name] = memory(config, tokenizer, texts, sizes, device)
         else:
-            result[name] = measured(config, tokenizer, texts, n, sizes, asked.repeats)
+            result[name] = measured(config, tokenizer, texts, n, sizes, asked.repeats, device)
         print(f"{name}: {result[name]}")
     if device == "cuda":
         result["gpu"] = torch.cuda.get_device_name()
@@ -104,9 +104,11 @@ def measured(
     n: int,
     sizes: Sequence[int],
     repeats: int,
+    device: str,
+    least_s: float = 0.3,
 ) -> dict[str, Any]:
-    """Medians of steps taken turn about, and of their ratios."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    """Medians of steps taken turn about, as many a turn as take ``least_s``, and of their
+    ratios."""
     passages = some_passages(tokenizer, texts, config.n_ctx, n)
     theirs = bert_of(config).to(device)
     ours = with_heads(theirs, tokenizer)
@@ -124,7 +126,7 @@ def measured(
             init_bert(model, seed=0)
             name = f"{'cat' if composition == 'every' else 'cat-last'} {size}"
             works[name] = trainer_of(model.to(device), tokenizer, passages, []).train_step
-    each = max(1, round(0.3 / seconds(trainer.train_step)))
+    each = max(1, round(least_s / timed(trainer.train_step, 1, device)))
     times = np.array(
         [[timed(work, each, device) for work in works.values()] for _ in range(repeats)]
     )
@@ -164,10 +166,11 @@ def memory(
     tokenizer: WordPieceTokenizer,
     texts: Sequence[str],
     sizes: Sequence[int],
+    device: str,
+    tokens: int = LARGE,
 ) -> dict[str, Any]:
     """What a step holds, of a BERT and of CAT with each number of codes in every block."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    n = LARGE // config.n_ctx + 2  # few are full
+    n = tokens // config.n_ctx + 2  # few are full
     passages = some_passages(tokenizer, texts, config.n_ctx, n)
     models: dict[str, Any] = {}
     for size in (0, *sizes):
@@ -194,8 +197,8 @@ def memory(
         row["parameters"] = sum(weight.nbytes for weight in model.parameters())
         models[f"cat {size}" if size else "bert"] = row
     shape = {name: getattr(config, name) for name in ("n_layers", "d_model", "n_ctx")}
-    tokens = int(batch.mask.sum())
-    return {"shape": shape, "tokens": tokens, "positions": batch.tokens.numel(), "models": models}
+    filled = int(batch.mask.sum())
+    return {"shape": shape, "tokens": filled, "positions": batch.tokens.numel(), "models": models}
 
 
 def loss_of(objective: Pretraining, *given: Any) -> torch.Tensor:

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from benchmarks.common import machine, seconds, spread, write
+from benchmarks.common import machine, seconds, spread, timed, write
 from interp_compose.models.decoder import SmallDecoder
 from interp_compose.studies.anchors.run import PhaseRun, train
 from interp_compose.training.parallel import NextOfSequence, ParallelTrainer
@@ -131,26 +131,29 @@ def _trainer(
     return ParallelTrainer(models, decays, objective, run.train_config())
 
 
-def together(device: str, repeats: int) -> dict[str, Any]:
-    """All runs of a diagram in one program, over as many single steps."""
-    run = PhaseRun()
+def together(
+    device: str, repeats: int, runs: int = GRID, run: PhaseRun | None = None
+) -> dict[str, Any]:
+    """All runs of a diagram in one program, over as many single steps; of the default run where
+    none is given."""
+    run = run or PhaseRun()
     tokens, targets = _batches(run, device)
-    models = [run.model(run.task).to(device) for _ in range(GRID)]
+    models = [run.model(run.task).to(device) for _ in range(runs)]
     many = _trainer(run, models, tokens, targets)
     one = _trainer(run, [run.model(run.task).to(device)], tokens, targets)
 
     def batched() -> None:
         for batch, answers in zip(tokens, targets, strict=True):
-            many.update(batch.expand(GRID, -1, -1), answers.expand(GRID, -1), lr=1e-4)
+            many.update(batch.expand(runs, -1, -1), answers.expand(runs, -1), lr=1e-4)
 
     def single() -> None:
         for batch, answers in zip(tokens, targets, strict=True):
             one.update(batch[None], answers[None], lr=1e-4)
 
     times = _turns({"batched": batched, "single": single}, repeats, device)
-    ratios = [GRID * a / b for a, b in zip(times["single"], times["batched"], strict=True)]
+    ratios = [runs * a / b for a, b in zip(times["single"], times["batched"], strict=True)]
     return {
-        "runs": GRID,
+        "runs": runs,
         "batched_s": median(times["batched"]),
         "batched_speedup": median(ratios),
         "batched_speedup_range": spread(ratios),
@@ -194,16 +197,10 @@ def _turns(
     work: dict[str, Callable[[], None]], repeats: int, device: str
 ) -> dict[str, list[float]]:
     """Seconds of a step of each, turn about; the first turn is not counted."""
-
-    def waited(run: Callable[[], None]) -> None:
-        run()
-        if device == "cuda":
-            torch.cuda.synchronize()
-
     times: dict[str, list[float]] = {name: [] for name in work}
     for turn in range(repeats + 1):
         for name, run in work.items():
-            taken = seconds(lambda run=run: waited(run)) / STEPS
+            taken = timed(run, 1, device) / STEPS
             if turn:
                 times[name].append(taken)
     return times

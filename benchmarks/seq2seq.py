@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import interp_compose as ic
-from benchmarks.common import kept_for_backward, machine, seconds, spread, write
+from benchmarks.common import kept_for_backward, machine, spread, timed, write
 from interp_compose.models.init import init_xavier
 from interp_compose.models.seq2seq import Fuse, Seq2SeqConfig, SmallSeq2Seq, sinusoids
 from interp_compose.studies.core.sequence_data import SequenceData
@@ -183,8 +183,6 @@ def measured(
             optimizer.zero_grad()
             loss(model).backward()
             optimizer.step()
-            if device == "cuda":
-                torch.cuda.synchronize()
 
         return step
 
@@ -192,7 +190,7 @@ def measured(
     times: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(repeats + 1):
         for name, step in steps.items():
-            times[name].append(seconds(step))
+            times[name].append(timed(step, 1, device))
     times = {name: each[1:] for name, each in times.items()}
     out: dict[str, Any] = {
         "step_s": {name: median(each) for name, each in times.items()},
@@ -213,10 +211,10 @@ def measured(
     return out
 
 
-def scan(device: str, repeats: int) -> dict[str, Any]:
+def scan(device: str, repeats: int, sequences: int = SEQUENCES) -> dict[str, Any]:
     """Sequences of SCAN, each trained on once: by hand, and by the library's loop; turn about."""
     data = SequenceData.of(ic.load_sequences("scan-length").splits)
-    order = np.random.default_rng(0).permutation(len(data.splits["train"]))[:SEQUENCES]
+    order = np.random.default_rng(0).permutation(len(data.splits["train"]))[:sequences]
     pairs = [data.splits["train"][i] for i in order]
     settings = ic.SequenceTraining(dropout=0.0, epochs=10**6)
     run = SequenceRun(**asdict(settings), data="", model="transformer")
@@ -226,7 +224,7 @@ def scan(device: str, repeats: int) -> dict[str, Any]:
     trainer = Trainer(model, objective, run.train_config(objective.lengths))
     plain = like(Plain(model.cfg).to(device), model)
     optimizer = torch.optim.AdamW(plain.parameters())
-    starts = range(0, SEQUENCES, 64)
+    starts = range(0, sequences, 64)
     batches = [SequenceBatch.of(pairs[at : at + 64], BOS).to(device) for at in starts]
 
     def loss(batch: SequenceBatch) -> Tensor:
@@ -250,11 +248,11 @@ def scan(device: str, repeats: int) -> dict[str, Any]:
 
     times: dict[str, list[float]] = {"plain": [], "library": []}
     for _ in range(repeats + 1):
-        times["plain"].append(seconds(by_hand))
-        times["library"].append(seconds(library))
+        times["plain"].append(timed(by_hand, 1, device))
+        times["library"].append(timed(library, 1, device))
     ratios = [a / b for a, b in zip(times["plain"][1:], times["library"][1:], strict=True)]
     return {
-        "sequences": SEQUENCES,
+        "sequences": sequences,
         "steps": {"plain": len(batches), "library": trainer.steps_per_epoch},
         "epoch_s": {name: median(each[1:]) for name, each in times.items()},
         "plain_epoch_over_library": median(ratios),

@@ -49,8 +49,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 @trains
-def measured(n: int, data: SequenceData, repeats: int, device: str) -> dict[str, Any]:
-    """How much less time a step of ``n`` models takes than ``n`` single steps; medians."""
+def measured(
+    n: int, data: SequenceData, repeats: int, device: str, steps: int = STEPS
+) -> dict[str, Any]:
+    """How much less time a step of ``n`` models takes than ``n`` single steps; medians of times of
+    ``steps`` steps."""
     shape = DecoderConfig(
         d_vocab=len(data.source), n_ctx=data.longest_pair + 1, n_heads=4, d_mlp=256
     )
@@ -63,7 +66,7 @@ def measured(n: int, data: SequenceData, repeats: int, device: str) -> dict[str,
     shared = SideBySide(objective, n, CONFIG.seed, torch.device(device))
     many = SideBySideTrainer(models, [0.01] * n, shared, CONFIG)
     times = [
-        tuple(timed(trainer.train_step, STEPS, device) for trainer in (alone, many))
+        tuple(timed(trainer.train_step, steps, device) for trainer in (alone, many))
         for _ in range(repeats + 1)
     ][1:]
     ratios = [n * one / together for one, together in times]

@@ -31,8 +31,6 @@ from torch import Tensor
 
 from benchmarks.cap_sweep import (
     BATCH,
-    D_MODEL,
-    D_VOCAB,
     block,
     gpt2,
     on_one_core,
@@ -113,7 +111,7 @@ def first_word(item: Prepared) -> tuple[int, int]:
 def compare(model: LensModel, plan: Plan[Any], repeats: int) -> dict[str, Any]:
     """Medians of several turns; ratios are medians of the turns' own ratios."""
     (pairs,) = plan.batches
-    batch = Batch.of([pair.target.prompt for pair in pairs], model.device)
+    batch = Batch.of([pair.target.expected.prompt for pair in pairs], model.device)
     width = batch.tokens.shape[1]
     places = torch.tensor(
         [
@@ -148,33 +146,32 @@ def compare(model: LensModel, plan: Plan[Any], repeats: int) -> dict[str, Any]:
     cost = [(study / cells) / (one / model.n_layers) for study, one in turns]
     return {
         "pairs": len(pairs),
-        "tokens_per_target": sum(pair.target.n_tokens for pair in pairs) / len(pairs),
-        "positions_per_target": sum(pair.target.n_pooled for pair in pairs) / len(pairs),
+        "tokens_per_target": sum(pair.target.expected.n_tokens for pair in pairs) / len(pairs),
+        "positions_per_target": sum(pair.target.expected.n_pooled for pair in pairs) / len(pairs),
         "cells": cells,
         "repeats": repeats,
         "study_s": median(times["study"]),
         "hooked_s": median(times["hooked"]),
         "cell_in_hooked_passes": median(cost),
         "spread": spread(cost),
-        "floor": floor(pairs, model.n_layers),
+        "floor": floor(model, pairs),
     }
 
 
-def floor(pairs: Sequence[Any], n_layers: int) -> float:
+def floor(model: LensModel, pairs: Sequence[Any]) -> float:
     """Multiplications of a cell over those of a hooked pass, from the lengths alone."""
-    unembed = D_MODEL * D_VOCAB
-    hooked = sum(
-        n_layers * block(pair.target.n_tokens) + pair.target.n_tokens * unembed for pair in pairs
-    )
+    n_layers, unembed = model.n_layers, model.d_model * model.d_vocab
     cells = 12 * n_layers
     streams = 12 * n_layers * (n_layers + 1) / 2
-    clean = sum(
-        n_layers * (block(pair.target.n_tokens) + 2 * block(pair.source.n_tokens)) for pair in pairs
-    )
-    swept = cells * unembed * len(pairs)
+    hooked = clean = swept = 0.0
     for pair in pairs:
-        before = int(pair.target_phrase.nonzero()[0][0])  # of which nothing is run
-        swept += streams * block(pair.target.n_pooled - before, pair.target.n_pooled)
+        target, before = pair.target.expected, int(pair.target_phrase.nonzero()[0][0])
+        once = n_layers * block(model, target.n_tokens)
+        hooked += once + target.n_tokens * unembed
+        clean += once + 2 * n_layers * block(model, pair.source.n_tokens)
+        # nothing before the phrase is run
+        swept += streams * block(model, target.n_pooled - before, target.n_pooled)
+        swept += cells * unembed
     return float((swept + clean) / cells / hooked)
 
 

@@ -13,14 +13,14 @@ import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from statistics import median
-from time import process_time
+from time import perf_counter, process_time
 from typing import Any, Final
 from unittest.mock import patch
 
 import torch
 
 import interp_compose as ic
-from benchmarks.common import core_seconds, machine, spread, write
+from benchmarks.common import machine, spread, wait, write
 from interp_compose.studies.watch.options import WatchOptions
 
 EVERY: Final = 10
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, default=300)
     args = parser.parse_args(argv)
     torch.set_num_threads(1)
-    result = cost(args.repeats, args.steps)
+    result = cost(args.repeats, args.steps, "cpu", SETS)
     for row in result["sets"]:
         print(row)
     about = {"model": "mini-base", "task": "mini-idm", "budget": WatchOptions().budget}
@@ -49,33 +49,36 @@ def main(argv: Sequence[str] | None = None) -> None:
     write("watch_cost_cpu", {**about, **result, **machine()})
 
 
-def cost(repeats: int, steps: int) -> dict[str, Any]:
+def cost(
+    repeats: int, steps: int, device: str, sets: Mapping[str, tuple[Sequence[str], int]]
+) -> dict[str, Any]:
     """Medians, smallest and largest, of each set: looks taken and skipped, seconds of a look, looks
     over training (W / T), all calls of the watcher over training, and the seconds of the whole over
     those of the unwatched training of the same turn."""
-    model = ic.load_model("mini-base")
+    clock = clock_of(device)
+    model = ic.load_model("mini-base", device=device)
     task = ic.load_task("mini-idm", model)
 
     def trained(n_steps: int, measures: Sequence[Any], n_prompts: int) -> ic.Watcher | None:
         watcher = None
         if measures:
             examples: Any = {"examples": task.validation[:n_prompts]} if n_prompts else {}
-            options = {"every": EVERY, "clock": process_time, **examples}
+            options = {"every": EVERY, "clock": clock, **examples}
             watcher = ic.watch(model, measures=measures, **options)
         config = ic.TrainConfig(max_steps=n_steps)
         ic.finetune(model, task, config=config, track=watcher, progress=False)
         return watcher
 
-    for asked in SETS.values():
+    for asked in sets.values():
         trained(2, *asked)  # what the first call alone does, imports among it
-    turns: dict[str, list[dict[str, float]]] = {name: [] for name in SETS}
+    turns: dict[str, list[dict[str, float]]] = {name: [] for name in sets}
     for turn in range(repeats):
-        first = turn % len(SETS)
-        for name in [*SETS][first:] + [*SETS][:first]:
-            with calls_timed() as calls:
-                start = process_time()
-                watcher = trained(steps, *SETS[name])
-                whole = process_time() - start
+        first = turn % len(sets)
+        for name in [*sets][first:] + [*sets][:first]:
+            with calls_timed(clock) as calls:
+                start = clock()
+                watcher = trained(steps, *sets[name])
+                whole = clock() - start
             looks = {} if watcher is None else _of_looks(watcher, calls)
             turns[name].append({"whole_s": whole} | looks)
     rows = []
@@ -83,20 +86,33 @@ def cost(repeats: int, steps: int) -> dict[str, Any]:
         for one, plain in zip(own, turns["not watched"], strict=True):
             one["ratio"] = one["whole_s"] / plain["whole_s"]
         figures = {key: [one[key] for one in own] for key in own[0]}
-        row: dict[str, Any] = {"measures": list(SETS[name][0]), "n_prompts": SETS[name][1]}
+        row: dict[str, Any] = {"measures": list(sets[name][0]), "n_prompts": sets[name][1]}
         row |= {key: median(values) for key, values in figures.items()}
         rows.append(row | {f"{key}_spread": spread(values) for key, values in figures.items()})
     return {"sets": rows}
 
 
+def clock_of(device: str) -> Callable[[], float]:
+    """Of the process on a CPU, so that other work on it does not count; with a GPU of the wall,
+    once the GPU has done what it was given."""
+
+    def clock() -> float:
+        wait(device)
+        return perf_counter()
+
+    return clock if device == "cuda" else process_time
+
+
 @contextmanager
-def calls_timed() -> Iterator[list[float]]:
+def calls_timed(clock: Callable[[], float]) -> Iterator[list[float]]:
     """Within, the seconds of each call of a watcher are added to the list."""
     seconds: list[float] = []
     call: Callable[..., None] = ic.Watcher.__call__
 
     def timed(self: ic.Watcher, step: Any) -> None:
-        seconds.append(core_seconds(lambda: call(self, step)))
+        start = clock()
+        call(self, step)
+        seconds.append(clock() - start)
 
     with patch.object(ic.Watcher, "__call__", timed):
         yield seconds
