@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 BIN3 := .venv-tl3/bin
 
-.PHONY: venv demo explore test check test-tl3 test-newest test-gpu bench docs clean
+.PHONY: venv demo explore test check test-tl3 test-newest test-gpu gpu-packages bench docs clean
 
 venv: .venv/.ready
 .venv/.ready: pyproject.toml constraints.txt
@@ -46,6 +46,19 @@ test-newest: venv
 
 test-gpu: venv
 	$(BIN)/python -m pytest -m gpu
+
+# out/packages.tar.xz (30 MB; the wheels would be 86): what benchmarks.gpu needs on a machine without a network that has
+# Python 3.12, torch and the usual packages (accelerate, numpy, pandas, pytest, scikit-learn, tokenizers and their like).
+CARRIED := annotated-types beartype blis catalogue cloudpathlib confection cymem datasets defusedxml dill docstring_parser \
+	fancy-einsum multiprocess murmurhash nltk plotly preshed pydantic pydantic_core smart_open spacy spacy-legacy \
+	spacy-loggers srsly thinc transformer-lens transformers typeguard typing-inspection tyro wasabi weasel
+gpu-packages: venv
+	rm -rf out/packages
+	$(BIN)/python -m pip install --quiet --no-deps --no-compile --only-binary=:all: --implementation cp --python-version 3.12 \
+		--platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 \
+		--target out/packages $(foreach name,$(CARRIED),$(shell grep -i '^$(name)==' constraints.txt))
+	find out/packages -name '*.so' -exec strip --strip-unneeded {} +
+	tar c -C out packages | xz -3 > out/packages.tar.xz
 
 # Some need data. NLTK_DATA: a folder with WordNet; INTERP_COMPOSE_TEST_DATA: one with bird, paws_qqp, sst, cogs and hownet, as
 # docs/tasks.md names them. In the working directory: links to these (bird, paws_qqp, sst, cogs, hownet, nltk_data), and texts.

@@ -21,6 +21,7 @@ from benchmarks.watch_cost import clock_of
 from interp_compose.studies.audit.measure import audit
 
 N_LAYERS: Final = 4
+KINDS: Final = ("audit", "quick")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -34,10 +35,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     write("audit_cost_cpu", {**row, "n_layers": N_LAYERS, "threads": 1, **machine()})
 
 
-def cost(repeats: int, device: str, **settings: int) -> dict[str, Any]:
+def cost(
+    repeats: int, device: str, kinds: Sequence[str] = KINDS, **settings: int
+) -> dict[str, Any]:
     """Medians, smallest and largest; ``settings`` are the config's."""
     clock = clock_of(device)
-    taken: dict[str, list[float]] = {"audit": [], "quick": []}
+    taken: dict[str, list[float]] = {kind: [] for kind in kinds}
     hook_points, findings = 0, 0
     for _ in range(repeats):
         for name, seconds in taken.items():

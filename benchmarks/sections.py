@@ -18,10 +18,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from benchmarks.common import write
 
+START_S: Final = 120.0
+"""Longest wait for the GPU."""
+REFUSED: Final = 3
+"""Exit status where a file is of another machine."""
 Row = dict[str, Any]
 """What was measured; ``ok`` is whether a check held, where there is one."""
 
@@ -50,11 +54,12 @@ def run(
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # a section ends with this process
     started = perf_counter()
-    method = "fork"
-    if _within(whole_s, method, _compare, about, on, path) != 0:
-        method = "spawn"
-        if _within(whole_s, method, _compare, about, on, path) != 0:
-            return 1
+    for method in ("fork", "spawn"):
+        code = _within(START_S, method, _compare, about, on, path)
+        if code in (0, REFUSED):
+            break
+    if code != 0:
+        return 1
     for name, (work, limit_s) in sections.items():
         left = whole_s - (perf_counter() - started)
         if _read(path)["sections"].get(name, {}).get("state") == "finished" or left <= 0:
@@ -77,7 +82,8 @@ def run(
 
 def _within(limit_s: float, method: str, work: Callable[..., None], *args: Any) -> int | None:
     """The exit status of a process that does ``work``; None where it had to be killed."""
-    process = multiprocessing.get_context(method).Process(target=_leading, args=(work, *args))
+    context: Any = multiprocessing.get_context(method)
+    process: multiprocessing.Process = context.Process(target=_leading, args=(work, *args))
     process.start()
     try:
         process.join(limit_s)
@@ -103,7 +109,7 @@ def _compare(about: Callable[[Any], dict[str, Any]], on: Any, path: Path) -> Non
     other = [name for name in here if name in found and found[name] != here[name]]
     if other:
         print(f"{path} has another {', '.join(other)}: take another folder.", file=sys.stderr)
-        sys.exit(1)
+        sys.exit(REFUSED)
     print(json.dumps(here), flush=True)
     write(path.stem, found | here, path.parent)
 

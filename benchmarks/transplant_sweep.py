@@ -117,10 +117,11 @@ def compare(model: LensModel, plan: Plan[Any], repeats: int) -> dict[str, Any]:
         [
             width - len(pair.target_phrase) + int(pair.target_phrase.nonzero()[0][-1])
             for pair in pairs
-        ]
+        ],
+        device=model.device,
     )
     vectors = torch.randn(len(pairs), model.d_model).to(model.device, model.dtype)
-    rows = torch.arange(len(pairs))
+    rows = torch.arange(len(pairs), device=model.device)
 
     def put(resid: Tensor, hook: Any) -> Tensor:
         out = resid.clone()

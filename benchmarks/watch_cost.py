@@ -50,20 +50,25 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def cost(
-    repeats: int, steps: int, device: str, sets: Mapping[str, tuple[Sequence[str], int]]
+    repeats: int,
+    steps: int,
+    device: str,
+    sets: Mapping[str, tuple[Sequence[str], int]],
+    examples: int | None = None,
 ) -> dict[str, Any]:
     """Medians, smallest and largest, of each set: looks taken and skipped, seconds of a look, looks
     over training (W / T), all calls of the watcher over training, and the seconds of the whole over
-    those of the unwatched training of the same turn."""
+    those of the unwatched training of the same turn. ``examples`` of each split, or all."""
     clock = clock_of(device)
     model = ic.load_model("mini-base", device=device)
-    task = ic.load_task("mini-idm", model)
+    task = ic.load_task("mini-idm", model)[:examples]
 
     def trained(n_steps: int, measures: Sequence[Any], n_prompts: int) -> ic.Watcher | None:
         watcher = None
         if measures:
-            examples: Any = {"examples": task.validation[:n_prompts]} if n_prompts else {}
-            options = {"every": EVERY, "clock": clock, **examples}
+            options: Any = {"every": EVERY, "clock": clock}
+            if n_prompts:
+                options["examples"] = task.validation[:n_prompts]
             watcher = ic.watch(model, measures=measures, **options)
         config = ic.TrainConfig(max_steps=n_steps)
         ic.finetune(model, task, config=config, track=watcher, progress=False)

@@ -34,6 +34,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's backgro
     signal.signal(signal.SIGINT, signal.default_int_handler)  # processes under test heed Ctrl-C
 
 LONGEST = (
+    "test_benchmarks.py",
     "test_notebooks.py",
     "test_similarity_bird.py",
     "test_docs.py",

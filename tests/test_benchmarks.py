@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.metadata import requires
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
 import pytest
+import torch
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import interp_compose as ic
 from benchmarks import (
@@ -18,6 +28,7 @@ from benchmarks import (
     cat_pooled,
     code_outcomes,
     fusion_outcomes,
+    gpu,
     phase_diagram,
     sequence_outcomes,
 )
@@ -42,6 +53,7 @@ from interp_compose.plots.interactive import ChartFigure
 from interp_compose.studies.anchors.phase import SHARES, phase_of
 from interp_compose.studies.task_phases import measure
 from interp_compose.studies.task_phases.measure import TaskPhasesOptions
+from tests.forking import outcome_of
 from tests.studies import test_concept_graphs as concepts
 
 
@@ -464,3 +476,122 @@ def test_ends_of_watched_models_are_paired_by_the_seeds_that_both_have(
         "+2.000 (−10.706 to +14.706)",
     ]
     assert table[1][1:] == ["– → –", "– → –", "–"]
+
+
+def test_sections_are_kept_stopped_and_gone_on_with(tmp_path: Path) -> None:
+    """Of five sections one holds; what failed, hung or died is told apart, with what it had
+    measured; measured again, also where processes cannot fork, is what had not finished."""
+    found = outcome_of("tests.sections_of_a_benchmark", tmp_path)
+    first, second = (found[when]["sections"] for when in ("first", "second"))
+    assert {name: (one["state"], len(one["rows"])) for name, one in first.items()} == {
+        "holds": ("finished", 2),
+        "fails": ("finished", 1),
+        "raises": ("failed", 1),
+        "hangs": ("stopped", 1),
+        "dies": ("failed", 1),
+    }
+    assert found["first"]["gpu"] == "one"
+    assert first["raises"]["error"].endswith("ValueError: as planned\n")
+    assert first["hangs"]["error"] == "took over 1 s"
+    assert first["hangs"]["seconds"] == 1
+    assert first["dies"]["error"] == "its process ended: -11"
+    assert found["child ended"]  # which a section had begun
+    assert second == first | {"raises": second["raises"]}
+    assert (second["raises"]["state"], len(second["raises"]["rows"])) == ("finished", 2)
+    assert found["begun"] == [*first, "holds"]
+    assert found["status"] == [
+        1,
+        1,  # a failed check stays one
+        0,
+        1,  # no time was left
+        1,  # the file is of another GPU
+    ]
+
+
+def test_all_that_is_measured_of_a_gpu_runs_in_small_on_a_cpu(tmp_path: Path) -> None:
+    """But for the tests marked gpu, which are only counted here."""
+    names = [name for name in gpu.SECTIONS if name != "tests"]
+    command = [sys.executable, "-m", "benchmarks.gpu", "--dry", "--out", str(tmp_path)]
+    done = subprocess.run(
+        [*command, "--only", *names],
+        capture_output=True,
+        text=True,
+        cwd=gpu.ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    found = json.loads((tmp_path / "gpu.json").read_text(encoding="utf-8"))
+    assert (found["gpu"], found["dry"]) == (None, True)
+    assert found["versions"]["transformer-lens"]
+    sections = found["sections"]
+    assert list(sections) == names
+    assert {one["state"] for one in sections.values()} == {"finished"}
+    rows = sections["agreement"]["rows"]
+    measured = Counter(row["model"] for row in rows)
+    assert measured == {"GPT-2": 15, "BERT": 9, "T5": 14}
+    assert all(row["apart"]["cpu float32"] <= gpu.FLOAT32 for row in rows)
+    assert all(row["apart"]["cpu bfloat16"] > row["apart"]["cpu float32"] for row in rows)
+    assert sections["audit"]["rows"][0]["ok"]
+
+
+@pytest.mark.parametrize(
+    ("there", "held"),
+    [
+        ([1.0, 2.0], True),
+        ([1.0, 2.02], False),
+        ([1.0, math.nan], False),
+        ("RuntimeError: on another device", False),
+    ],
+)
+def test_another_number_on_the_other_device_is_a_failed_check(
+    there: list[float] | str, held: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def outcomes(weights: torch.nn.Linear, *_: object) -> dict[str, torch.Tensor | str]:
+        of = there if weights.weight.is_meta else [1.0, 2.0]
+        if isinstance(of, str):
+            return {"logits": of}
+        rounding = 0.01 if weights.weight.dtype == torch.bfloat16 else 0.0
+        return {"logits": torch.tensor(of) + rounding}
+
+    monkeypatch.setattr(gpu, "_models", lambda *_: {"one": lambda: torch.nn.Linear(2, 2)})
+    monkeypatch.setattr(gpu, "_outcomes", outcomes)
+    (row,) = gpu.agreement(gpu.Setting("meta", True))
+    assert row["ok"] is held
+    assert set(row["apart"]) == {
+        "cpu float32", "meta float32", "cpu bfloat16", "meta bfloat16"
+    }  # fmt: skip
+
+
+def test_without_a_gpu_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SystemExit, match="no CUDA device: --dry runs all of it on the CPU"):
+        gpu.about(gpu.Setting("cuda", False))
+
+
+def test_tests_marked_gpu_are_found() -> None:
+    files = gpu.marked_files()
+    assert {"tests/test_gpu.py", "tests/probes/test_rank_gpu.py"} <= set(files)
+
+
+def test_what_a_machine_without_a_network_is_brought_is_pinned() -> None:
+    """What transformer-lens and the library need, but for what such a machine has."""
+    made = (gpu.ROOT / "Makefile").read_text(encoding="utf-8")
+    (listed,) = re.findall(r"CARRIED := ((?:.*\\\n)*.*)", made)
+    carried = {canonicalize_name(name) for name in listed.replace("\\", "").split()}
+    pins = (gpu.ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    assert carried <= {canonicalize_name(line.partition("==")[0]) for line in pins}
+    there = {
+        *("accelerate", "einops", "filelock", "huggingface-hub", "jaxtyping", "lazy-loader"),
+        *("matplotlib", "numpy", "packaging", "pandas", "pillow", "protobuf", "pyarrow", "rich"),
+        *("safetensors", "scikit-learn", "scipy", "sentencepiece", "tokenizers", "torch", "tqdm"),
+        "typing-extensions",
+    }
+    not_run = {"wandb", "transformers-stream-generator"}  # that transformer-lens never imports here
+    for package in ("interp-compose", "transformer-lens"):
+        needed = [Requirement(line) for line in requires(package) or ()]
+        names = {
+            canonicalize_name(one.name)
+            for one in needed
+            if one.marker is None or one.marker.evaluate({"extra": ""})
+        }
+        assert names - carried - there - not_run == set()
