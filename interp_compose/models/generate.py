@@ -194,7 +194,13 @@ def keeps_and_goes_on(model: LensModel) -> Outcome:
 
 def warn_of_kept_keys(model: LensModel) -> None:
     """Say, once for each architecture, that generation with kept keys and values is wrong: it is
-    reached through ``model.lens`` and the wrapped module, past this library's own checks."""
+    reached through ``model.lens`` and the wrapped module, past this library's own checks. Weights
+    have no part in it, so that models of one config are tried once."""
+    config: Any = getattr(getattr(model.lens, "original_model", None), "config", None)
+    kind = f"{model.architecture} {config and config.to_dict()}"
+    if kind in _WARNED:
+        return
+    _WARNED.add(kind)
     outcome = keeps_and_goes_on(model)
     if outcome.status == "wrong" and model.architecture not in _WARNED:
         _WARNED.add(model.architecture)
