@@ -794,7 +794,13 @@ def calls_of_data() -> Iterator[Call]:
     yield called(ic.SpanTask("t", splits).limited, limit=3)
     yield called(ic.load_labelled, name="sst", data_dir=lambda: W.trees)
     yield called(ic.load_sequences, name="scan-length-5", data_dir=None, seed=None)
-    yield called(ic.Watched.read, path=lambda: W.out / "t.jsonl")
+
+    def watched() -> Path:
+        path: Path = W.out / "w.jsonl"
+        ic.watch(W.model, measures=("stable_rank",), path=path)(0)
+        return path
+
+    yield called(ic.Watched.read, path=watched)
     yield called(ic.read_pairs, source=lambda: W.tsv)
     yield called(
         ic.prontoqa,
@@ -1358,9 +1364,8 @@ MADE: tuple[Callable[[], Any], ...] = (
     lambda: torch.ones(2, 2, dtype=torch.complex64),
     lambda: torch.ones(4, 4).to_sparse(),
     lambda: torch.ones(2, 6).long().to_sparse(),
-    lambda: torch.ones(2, 6).long().to_sparse_csr(),
     lambda: torch.ones(2, 6, device="meta").long(),
-    lambda: torch.nested.nested_tensor([torch.tensor([1]), torch.tensor([1, 2])]),
+    lambda: torch.nested.nested_tensor([torch.ones(1), torch.ones(2)], layout=torch.jagged),
     lambda: Path("/proc/self/mem"),
     lambda: torch.ones(2, 6, device="meta"),
     lambda: torch.eye(3),
