@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from interp_compose._public import public, short
 from interp_compose.errors import DataFormatError, InputError
-from interp_compose.tasks.published import check_published
+from interp_compose.tasks.published import named
 from interp_compose.tasks.rows import data_files, numbered_lines
 from interp_compose.tasks.sequences import (
     SequencePair,
@@ -52,10 +52,8 @@ def cognition(data_dir: str | Path | None) -> SequenceTask:
     }
     splits["cg-test"] = _compounds(data_dir)[0]
     check_counts("CoGnition", data_dir, splits, COUNTS)
-    check_published("CoGnition", data_dir, splits)
-    return SequenceTask(
-        "cognition", splits, report_of(f"CoGnition in {data_dir}", splits, overlap=True)
-    )
+    name, source = named("cognition", "CoGnition", data_dir, splits)
+    return SequenceTask(name, splits, report_of(source, splits, overlap=True))
 
 
 @public

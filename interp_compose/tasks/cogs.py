@@ -7,18 +7,15 @@ Interpretation" (EMNLP). ``kind`` is the type. Of the training pairs 143 are of 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from interp_compose.errors import DataFormatError
-from interp_compose.tasks.published import check_published, named
+from interp_compose.tasks.published import altered, named
 from interp_compose.tasks.rows import data_files, numbered_lines
 from interp_compose.tasks.sequences import SequencePair, SequenceTask, check_counts, report_of
 
 COUNTS: Final = {"train": 24155, "dev": 3000, "test": 3000, "gen": 21000}
-CORRECTED: Final = "obj_pp_to_subj_pp"
-"""The type of generalisation of which 50 roles were corrected in September 2022."""
 
 
 def cogs(data_dir: str | Path | None) -> SequenceTask:
@@ -31,16 +28,13 @@ def cogs(data_dir: str | Path | None) -> SequenceTask:
     paths = data_files("cogs", data_dir, names, needs="the data set COGS", hint=hint)
     splits = {split: _read(path) for split, path in zip(COUNTS, paths, strict=True)}
     check_counts("COGS", data_dir, splits, COUNTS)
-    rough = [
-        replace(pair, target=pair.target.replace(" agent ", " theme "))
-        if pair.kind == CORRECTED
-        else pair
-        for pair in splits["gen"]
-    ]
-    others = {split: pairs for split, pairs in splits.items() if split != "gen"}
-    check_published("COGS", data_dir, {**others, "gen but for roles": rough})
-    # gen.tsv as it was before the correction is told by the name
-    name, source = named("cogs", "COGS", data_dir, {"gen": splits["gen"]})
+    kinds = {pair.kind for pair in splits["gen"]}
+    if altered("COGS", {"types of gen": kinds}):
+        raise DataFormatError(
+            f"{data_dir} is not COGS: the types in gen.tsv ({len(kinds)}) are not its 21 types of "
+            "generalisation. Get the files again, or make an ic.SequenceTask of them"
+        )
+    name, source = named("cogs", "COGS", data_dir, splits)
     return SequenceTask(name, splits, report_of(source, splits))
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from interp_compose.errors import DataFormatError, OptionError
-from interp_compose.tasks.published import check_published
+from interp_compose.tasks.published import named
 from interp_compose.tasks.rows import data_files, numbered_lines
 from interp_compose.tasks.sequences import SequencePair, SequenceTask, check_counts, report_of
 
@@ -92,8 +92,10 @@ def scan(name: str, data_dir: str | Path | None, seed: int | None) -> SequenceTa
     else:
         splits = {}
     if data_dir is not None or not splits:
-        source = f"SCAN in {data_dir}"
+        drawn_once, source = not splits, f"SCAN in {data_dir}"
         splits = _published(name, data_dir, splits, everything)
+        if drawn_once:
+            name, source = named(name, "SCAN", data_dir, splits)
     kept = {split: tuple(pairs) for split, pairs in splits.items()}
     return SequenceTask(name, kept, {**report_of(source, kept), **report})
 
@@ -162,7 +164,6 @@ def _published(
         sizes = {paths[0].name: len(everything) - SIMPLE_TEST, paths[1].name: SIMPLE_TEST}
         found = {path.name: pairs for path, pairs in zip(paths, (train, test), strict=True)}
         check_counts("SCAN", paths[0].parent, found, sizes)
-        check_published("SCAN", paths[0].parent, {"test": test})
     return {"train": train, "test": test}
 
 

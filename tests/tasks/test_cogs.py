@@ -79,15 +79,14 @@ def test_overlaps_are_checked(tmp_path: Path, rows: dict[str, list[str]]) -> Non
 
 
 ALTERED = [
-    ("gen", "dog ran .\tdog ( x _ 1 )\tmade_up", "gen but for roles"),
-    ("gen", "dog ran .\tdog ( x _ 2 )\ttwo", "gen but for roles"),
+    ("gen", "dog ran .\tdog ( x _ 2 )\ttwo", "gen"),
     ("dev", "A cat ran .\tcat ( x_1 )\tin_distribution", "dev"),
     ("test", "A dog cat .\t( x _ 2 ) dog\tin_distribution", "test"),
 ]
 
 
 @pytest.mark.parametrize(("split", "line", "part"), ALTERED)
-def test_altered_files_of_the_same_sizes_are_refused(
+def test_altered_files_of_the_same_sizes_are_named_so(
     split: str,
     line: str,
     part: str,
@@ -95,23 +94,20 @@ def test_altered_files_of_the_same_sizes_are_refused(
     rows: dict[str, list[str]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    role = f"A dog in a car grew .\tgrow . theme ( x _ 5 , x _ 1 )\t{module.CORRECTED}"
-    rows["gen"][0] = role
     pairs = load(tmp_path, rows).splits
     digests = {name: rows_sha256(pairs[name]) for name in pairs}
-    digests["gen but for roles"] = digests["gen"]
+    digests["types of gen"] = rows_sha256({"one", "two"})
     monkeypatch.setitem(PUBLISHED, "COGS", digests)
     for name, lines in rows.items():  # other ends of lines, another order: the same rows
         text = "\ufeff" + "\r\n".join(reversed(lines)) + "\r\n\r\n"
         (tmp_path / f"{name}.tsv").write_text(text, encoding="utf-8", newline="")
     assert load_sequences("cogs", data_dir=tmp_path).report["source"] == f"COGS in {tmp_path}"
-    rows["gen"][0] = role.replace("theme", "agent")  # as before the correction
-    earlier = load(tmp_path, rows)
-    assert earlier.name == "cogs (altered)"
-    assert "altered: the rows of gen (SHA-256" in str(earlier.report["source"])
-    rows["gen"][0] = role
     rows[split][-1] = line
-    with pytest.raises(DataFormatError, match=rf"is not COGS, .*rows of {part} \(SHA-256 .*publis"):
+    task = load(tmp_path, rows)
+    assert task.name == "cogs (altered)"
+    assert f"altered: the rows of {part} (SHA-256" in str(task.report["source"])
+    rows["gen"][-1] = rows["gen"][-1].replace("two", "three")
+    with pytest.raises(DataFormatError, match=r"is not COGS: the types in gen.tsv \(2\)"):
         load(tmp_path, rows)
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from interp_compose.errors import DataFormatError, MissingDataError, OptionError
-from interp_compose.tasks.published import PUBLISHED
 from interp_compose.tasks.scan import commands
 from interp_compose.tasks.sequences import load_sequences
 
@@ -125,19 +124,16 @@ def test_public_files_have_to_agree_with_the_grammar(tmp_path: Path) -> None:
         load_sequences("scan-length", data_dir=here)
 
 
-def test_the_random_split_has_the_published_sizes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_random_split_has_the_published_sizes(tmp_path: Path) -> None:
     pairs = [f"IN: {command} OUT: {actions}" for command, actions in commands()]
     for n_test, accepted in ((4182, True), (4183, False)):
         for split, rows in (("train", pairs[n_test:]), ("test", pairs[:n_test])):
             path = tmp_path / f"tasks_{split}_simple.txt"
             path.write_text("\n".join(rows) + "\n", encoding="utf-8")
         if accepted:
-            with pytest.raises(DataFormatError, match="is not SCAN, .*the rows of test"):
-                load_sequences("scan-simple", data_dir=tmp_path)
-            monkeypatch.setitem(PUBLISHED, "SCAN", {})
             task = load_sequences("scan-simple", data_dir=tmp_path)
+            assert task.name == "scan-simple (altered)"
+            assert "altered: the rows of test" in str(task.report["source"])
             assert len(task.split("test")) == n_test
         else:
             with pytest.raises(DataFormatError, match="has 16727 examples, and SCAN's has 16728"):
