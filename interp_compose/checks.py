@@ -60,6 +60,11 @@ def labelled(curves: Mapping[str, R] | Sequence[R]) -> dict[str, R]:
     if not curves:
         raise InputError("there is nothing to compare; pass at least one curve, {label: curve}")
     if isinstance(curves, Mapping):
+        for label in curves:
+            if not (label.strip() and label.isprintable()):
+                raise InputError(
+                    f"label {label!r}: expected a word or a few, such as 'GPT-2, tuned'"
+                )
         return dict(curves)
     names = [str(curve.config.get("model", "model")) for curve in curves]
     for key in TELLING:

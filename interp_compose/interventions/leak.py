@@ -122,9 +122,16 @@ def attention_leak(
         float("nan") if model.bidirectional else sum(share for _, share in of_draws) / draws
         for of_draws in (with_mask, without_mask)
     )
+    unmasked = max(largest for largest, _ in without_mask)
+    if unmasked == 0:
+        raise InterventionError(
+            f"replacing keys={keys!r} changes no output of {model.name!r} without the mask either, "
+            "so that a mask cannot be tested by it; end the interventions that are open, or name "
+            "keys that the model reads."
+        )
     return Leak(
         largest=max(largest for largest, _ in with_mask),
-        unmasked=max(largest for largest, _ in without_mask),
+        unmasked=unmasked,
         changed=changed,
         unmasked_changed=unmasked_changed,
         draws=draws,

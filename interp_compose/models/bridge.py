@@ -9,7 +9,7 @@ probe proves it per model) and takes a CAP sweep from about 15 to about 10 clean
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from importlib.metadata import version
@@ -40,6 +40,11 @@ EMBEDDINGS = (
 """TransformerLens' names of what is computed before the blocks."""
 
 
+SPLITS: Mapping[str, tuple[str, ...]] = {
+    "split_qkv_matrix": ("q", "k", "v"),
+    "split_gate_up_matrix": ("gate", "in"),
+}
+"""Functions of TransformerLens' wrappers that split a fused projection, and who holds its parts."""
 LEFT = ("_pattern", "_captured_pre_ln_residual")
 """What an attention of TransformerLens holds on to when its call has ended, and never reads."""
 
@@ -70,7 +75,7 @@ def bridge_with_tokenizer(source: str, model: nn.Module, **options: Any) -> Tran
     """``model``, which was loaded from ``source``, wrapped in place, with the tokenizer that
     TransformerLens loads with it (BOS prepended where the model has one)."""
     with refusing(model), _no_new_weights(model):
-        return TransformerBridge.boot_transformers(source, hf_model=model, **options)
+        return _as_frozen(TransformerBridge.boot_transformers(source, hf_model=model, **options))
 
 
 def bridge_around(model: nn.Module) -> TransformerBridge:
@@ -79,7 +84,22 @@ def bridge_around(model: nn.Module) -> TransformerBridge:
     if hasattr(model, "set_attn_implementation"):
         hf_model.set_attn_implementation("eager")  # other kernels never show their pattern
     with refusing(model), _no_new_weights(model):
-        return build_bridge_from_module(model, type(model).__name__, hf_config=hf_model.config)
+        kind = type(model).__name__
+        return _as_frozen(build_bridge_from_module(model, kind, hf_config=hf_model.config))
+
+
+def _as_frozen(bridge: TransformerBridge) -> TransformerBridge:
+    """The bridge, in which the parts of a fused projection are trained where it was."""
+    for wrapper in bridge.modules():
+        for names in (names for split, names in SPLITS.items() if hasattr(wrapper, split)):
+            fused: Any = wrapper._modules.get("qkv") or wrapper.original_component.gate_up_proj
+            trained = {
+                one.rpartition(".")[2]: w.requires_grad for one, w in fused.named_parameters()
+            }
+            for part in names:
+                for one, weight in getattr(wrapper, part).named_parameters():
+                    weight.requires_grad_(trained.get(one.rpartition(".")[2], True))
+    return bridge
 
 
 @contextmanager

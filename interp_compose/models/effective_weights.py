@@ -52,6 +52,14 @@ def acting(lens: nn.Module, *parts: Any, name: str = "") -> Iterator[bool]:
         CapabilityError: what a module computes is no affine map; it is named.
     """
     roots = holders(*parts, name=name) if name else parts
+    run: nn.Module | None = getattr(lens, "original_model", None)
+    live = {id(one) for one in run.modules()} if run is not None and name else set()
+    if live and any(id(root) not in live for root in roots):
+        raise CapabilityError(
+            f"the module that held {name} when the model was loaded is no part of it now: "
+            "something replaced or removed it, and TransformerLens shows what was there. Change the module "
+            "first, and load it again with load_model."
+        )
     places = list(dict.fromkeys(place for root in roots for place in wrapped(root)))
     for one in (one for root in roots for one in root.modules()):
         if not all(map(of_a_framework, _hooks(one))):

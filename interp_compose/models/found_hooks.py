@@ -36,7 +36,11 @@ class FoundHook:
 
 def found_hooks(lens: Any, points: Mapping[str, Any]) -> list[FoundHook]:
     """Hooks at ``points`` (hook points by name), plain ones on any module, and global ones."""
-    return [*_at_hook_points(points), *_on_modules(lens), *_global()]
+    return [
+        *_at_hook_points({**_of_other_wrappers(lens), **points}),
+        *_on_modules(lens),
+        *_global(),
+    ]
 
 
 def _at_hook_points(by_name: Mapping[str, Any]) -> Iterator[FoundHook]:
@@ -49,6 +53,13 @@ def _at_hook_points(by_name: Mapping[str, Any]) -> Iterator[FoundHook]:
             for number, hook in hooks.items():
                 if of_a_framework(hook):  # TransformerLens' function around one that was added
                     yield FoundHook(name + kind, id(listed.get(number, hook)))
+
+
+def _of_other_wrappers(lens: Any) -> dict[str, Any]:
+    """Hook points inside the wrapped module, by their paths: what another wrapper put there."""
+    module = getattr(lens, "original_model", None)
+    parts = module.named_modules() if isinstance(module, nn.Module) else ()
+    return {path: part for path, part in parts if hasattr(part, "fwd_hooks")}
 
 
 def _says_more(name: str) -> tuple[bool, str]:

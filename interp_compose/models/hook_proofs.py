@@ -37,6 +37,12 @@ class HookProofs:
         architecture = self._model.architecture
         self._try(names)
         for name in names:
+            if field(name).startswith("hook_resid_mid") and not self._reaches_residual(name):
+                raise CapabilityError(
+                    f"{architecture}: an edit at {name!r} reaches what the next sublayer reads "
+                    "alone, and passes the residual itself by, on a few tokens. Edit hook_attn_out, or "
+                    "hook_resid_pre of the next layer."
+                )
             if COPY_ACTS in self.edits[name].detail:
                 raise CapabilityError(
                     f"{architecture} does not compute with what it shows at {name!r}: "
@@ -81,6 +87,19 @@ class HookProofs:
         copied = {name: self.edits[name].detail for name in of_norms}
         wrong = self._shown | {name: one for name, one in copied.items() if COPY_ACTS in one}
         return {name: wrong[name] for name in named if name in wrong}
+
+    def _reaches_residual(self, name: str) -> bool:
+        """Whether nothing but the MLP's output leaves a block whose residual is set to 0 there."""
+        model, prefix = self._model, name.rpartition(".")[0]
+        if model.keeps_to_names or model.ends_in_norm or name not in model.hook_names:
+            return True
+        generator = torch.Generator().manual_seed(0)
+        tokens = model.random_tokens(1, min(4, model.n_ctx), generator).to(model.device)
+        shown = [f"{prefix}.hook_resid_post", f"{prefix}.hook_mlp_out"]
+        with model.bare(), model.hooks([(name, lambda resid, hook: torch.zeros_like(resid))]):
+            post, mlp_out = model.capture_as_shown(tokens, shown, read="hidden")[1].values()
+        left = (post - mlp_out).float().abs().max()
+        return float(left) <= 0.05 * float(post.float().std() + mlp_out.float().std())
 
     def _try(self, names: Sequence[str]) -> None:
         """Edits at each, unless they were tried before."""

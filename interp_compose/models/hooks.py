@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from interp_compose.errors import InputError, InterventionError, OptionError, did_you_mean
+from interp_compose.errors import (
+    InputError,
+    InterventionError,
+    OptionError,
+    did_you_mean,
+    first_line,
+)
 from interp_compose.models.recompute import acted
 from interp_compose.types import HookFn
 
@@ -42,6 +48,8 @@ class HookLog:
             if result is not None:
                 self._returned.add(name)
                 _check_result(result, activation, name)
+                if isinstance(result, nn.Parameter):  # a module that keeps it would take it over
+                    result = result.view_as(result)
             in_place = _version(activation) != before
             if in_place and (result is None or result is activation):
                 # Norms of TransformerLens take an edit for one by the tensor that a hook returns.
@@ -77,13 +85,17 @@ class HookLog:
 
 def _check_result(result: object, activation: Tensor, name: str) -> None:
     """Refuse, by name, what cannot replace an activation."""
-    expected = f"a tensor {list(activation.shape)} of {activation.dtype}"
+    place = f"on {activation.device}"
+    expected = f"a tensor {list(activation.shape)} of {activation.dtype} {place}"
     returned = f"a {type(result).__name__}"
     if isinstance(result, Tensor):
         cast = torch.is_autocast_enabled(activation.device.type)
-        if result.shape == activation.shape and (result.dtype == activation.dtype or cast):
+        placed = result.layout == activation.layout and result.device == activation.device
+        fits = placed and result.shape == activation.shape
+        if fits and (result.dtype == activation.dtype or cast):
             return
-        returned = f"a tensor {list(result.shape)} of {result.dtype}"
+        where = f"on {result.device}" if result.layout == torch.strided else str(result.layout)
+        returned = f"a tensor {[*result.shape]} of {result.dtype} {where}"
     raise InterventionError(
         f"the hook at {name} returned {returned}; expected {expected} like the activation that it "
         "got, or None"
@@ -120,19 +132,29 @@ def _as_called(fn: Any, name: str) -> HookFn:
     Raises:
         OptionError: it cannot be called so.
     """
+    expected = (
+        "expected a function of an activation and its hook point that returns a tensor or None, "
+        "such as lambda activation, hook: activation * 0.5"
+    )
     try:
-        takes = signature(fn)
-    except (TypeError, ValueError):  # such as a function written in C
-        return fn  # type: ignore[no-any-return]
+        takes = signature(fn.forward if isinstance(fn, nn.Module) else fn)
+    except (TypeError, ValueError):  # written in C: what it takes shows in a call
+
+        def tried(activation: Tensor, hook: Any) -> Any:
+            try:
+                return fn(activation, hook)
+            except TypeError as misfit:
+                raise OptionError(
+                    f"the hook at {name}: {first_line(misfit)}; {expected}"
+                ) from misfit
+
+        return tried
     named = (p for p in takes.parameters.values() if p.kind is not p.POSITIONAL_ONLY)
     by_name = "hook" in (p.name for p in named)
     try:
         takes.bind(*[None] * (2 - by_name), **{"hook": None} if by_name else {})
     except TypeError as misfit:
-        raise OptionError(
-            f"the hook at {name} takes {takes}: expected a function of an activation and its hook "
-            "point that returns a tensor or None, such as lambda activation, hook: activation * 0.5"
-        ) from misfit
+        raise OptionError(f"the hook at {name} takes {takes}: {expected}") from misfit
     return (lambda activation, hook: fn(activation, hook=hook)) if by_name else fn
 
 

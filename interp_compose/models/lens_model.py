@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -604,7 +604,12 @@ class LensModel(ABC):
                 shows something else than it is named for.
             ModelInUseError: another thread or asyncio task is using the model.
         """
-        with self.exclusive.held(self.name), hooked(self, fwd_hooks, version) as log:
+        n_open = len(self.installed)
+        with (
+            self.exclusive.held(self.name),
+            hooked(self, fwd_hooks, version) as log,
+            self._in_place([hook.module for hook in self.installed[n_open:]]),
+        ):
             yield self
         if not self._proving:
             self.proofs.prove_edits(log.edited)
@@ -636,8 +641,29 @@ class LensModel(ABC):
         if not self._proving:
             self.require("mask_attention")
         attentions = {site: self._attention(site) for site in by_site}
-        with self.exclusive.held(self.name), edited_attention(attentions, by_site):
+        with (
+            self.exclusive.held(self.name),
+            edited_attention(attentions, by_site),
+            self._in_place(attentions.values()),
+        ):
             yield self
+
+    @contextmanager
+    def _in_place(self, edited: Iterable[nn.Module]) -> Iterator[None]:
+        """Refuse, on leaving, a block in which something took parts under an edit out of the model.
+
+        Raises:
+            InterventionError: names what was done, and what to do.
+        """
+        module: nn.Module = getattr(self.lens, "original_model", self.lens)
+        before = {id(part) for part in edited} & {id(part) for part in module.modules()}
+        yield
+        if before - {id(part) for part in module.modules()}:
+            raise InterventionError(
+                f"{self.name!r}: a module under an edit was replaced or removed inside the `with` "
+                "block, so that calls after that ran without the edit; change the module first, "
+                "and load it again."
+            )
 
     @contextmanager
     def activation_checkpointing(self) -> Iterator[None]:

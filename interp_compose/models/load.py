@@ -132,10 +132,10 @@ def load_model(
             return _load_pretrained(
                 str(source), tokenizer, device, dtype, revision, device_map, trust_remote_code
             )
-    if device != "auto" or dtype is not None or revision is not None or device_map is not None:
+    if trust_remote_code or (device, dtype, revision, device_map) != ("auto", None, None, None):
         raise OptionError(
-            f"device, dtype, revision and device_map are for names and folders; the "
-            f"{type(source).__name__} passed keeps its own. Move or cast it before."
+            "device, dtype, revision, device_map and trust_remote_code are for names and folders; "
+            f"the {type(source).__name__} passed keeps its own. Move or cast it before."
         )
     if isinstance(source, LensModel):
         source.tokenizer = source.tokenizer if tokenizer is None else tokenizer

@@ -14,7 +14,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import torch
 from jaxtyping import Shaped
@@ -28,6 +28,7 @@ from interp_compose.errors import (
     first_line,
     warn,
 )
+from interp_compose.models.bridge import SPLITS
 from interp_compose.models.effective_weights import INSERTED, acting
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import LOADING_LOCK
@@ -38,12 +39,6 @@ from interp_compose.models.ready import check_unedited
 from interp_compose.models.sentence_config import write_sentence_config
 from interp_compose.runs.files import disk, temporary_folder
 from interp_compose.tensors import check_autocast
-
-SPLITS: Final[Mapping[str, tuple[str, ...]]] = {
-    "split_qkv_matrix": ("q", "k", "v"),
-    "split_gate_up_matrix": ("gate", "in"),
-}
-"""Functions of TransformerLens' wrappers that split a fused projection, and who holds its parts."""
 
 
 @public
@@ -131,7 +126,9 @@ def _altered(module: nn.Module, new: nn.Module) -> Iterator[str]:
     for name, part in new.named_modules():
         now = live.get((f"{name}.", type(part)))
         for key, value in {**vars(part), **part._buffers}.items() if now is not None else ():
-            if isinstance(value, int | float | Tensor) and key != "training" and key[0] != "_":
+            # Whole numbers are shapes, which show in the output, flags and indices.
+            looked_at = isinstance(value, float | Tensor) or "window" in key
+            if looked_at and value is not None and "dropout" not in key and key[0] not in "_p":
                 one, held = torch.as_tensor(value), torch.as_tensor(getattr(now, key, torch.nan))
                 # A cast of the whole model casts buffers as well.
                 if one.shape != held.shape or not torch.allclose(one.to(held), held, rtol=1e-4):

@@ -184,7 +184,11 @@ def _table(model: LensModel, name: str) -> Tensor | None:
     """A table of vectors; T5's of distances, which are added to scores, is none."""
     part = getattr(model.lens, EMBEDDINGS[name], None)
     table = _read(model.lens, part, name.removesuffix("_target"))
-    return None if table is None or table.shape[1] != model.d_model else table
+    if table is None or table.shape[1] != model.d_model:
+        return None
+    # OPT and BART count positions from the table's third row.
+    offset = getattr(getattr(part, "original_component", None), "offset", 0)
+    return table[offset:] if "pos" in name else table
 
 
 def _of_block(

@@ -53,4 +53,6 @@ def named(
 ) -> tuple[str, str]:
     """A task's name and its source, which both say so where rows are not the published ones."""
     found, source = altered(data, parts), f"{data} in {where}"
+    unknown = [part for part in parts if part not in PUBLISHED[data]]
+    source += f" ({', '.join(unknown)} not compared with the published rows)" if unknown else ""
     return (f"{name} (altered)", f"{source}, altered: {found}") if found else (name, source)

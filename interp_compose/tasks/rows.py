@@ -129,6 +129,8 @@ def rows_in(data: Iterable[Any] | Tables) -> list[Any]:
     if hasattr(source, "iloc") and hasattr(source, "columns"):  # pandas' and its likes'
         rows: list[Any] = source.to_dict("records")
         return rows
+    if hasattr(source, "with_transform"):  # the hub's, as its format and transform show it
+        return [dict(row) for row in source]
     for name in ("to_dicts", "to_pylist", "to_list"):  # polars', arrow's, the hub's; and columns
         if hasattr(source, name):
             return [*getattr(source, name)()]

@@ -95,7 +95,7 @@ def scan(name: str, data_dir: str | Path | None, seed: int | None) -> SequenceTa
         drawn_once, source = not splits, f"SCAN in {data_dir}"
         splits = _published(name, data_dir, splits, everything)
         if drawn_once:
-            name, source = named(name, "SCAN", data_dir, splits)
+            name, source = named(name, "SCAN", data_dir, {"test": splits["test"]})
     kept = {split: tuple(pairs) for split, pairs in splits.items()}
     return SequenceTask(name, kept, {**report_of(source, kept), **report})
 

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from interp_compose.errors import NonFiniteError
+from interp_compose.errors import InputError, NonFiniteError
 from interp_compose.runs.checkpoint import Checkpoint, CheckpointFolder
 from interp_compose.runs.workers import PROGRESS
 from interp_compose.training.config import TrainConfig
@@ -265,6 +265,11 @@ class Trainer(Executor, Generic[BatchT]):
             seed = _seeded(config.seed, step, number)
             with self._precision():
                 loss, terms = objective.loss(self.model, batch, share, seed)
+            if not loss.requires_grad:
+                raise InputError(
+                    f"nothing that {self.model.name!r} computes with can be trained: its weights "
+                    "are frozen, or its adapters merged; set requires_grad, or unmerge them, first"
+                )
             loss.backward()
             sums += torch.stack([loss.detach(), *terms])
         processes.sum_gradients_(self.parameters, sums)

@@ -175,7 +175,7 @@ def facets(charts: Mapping[str, Chart], told: Sequence[str] = ()) -> Chart | Non
     return replace(
         first,
         title=_title([chart.title for chart in charts.values()]),
-        subtitle=subtitle_of(*dict.fromkeys([*shared, *told])),
+        subtitle=subtitle_of(*dict.fromkeys([*told, *shared])),
         panels=panels,
         x_ticks=first.x_ticks
         if first.x_notes
