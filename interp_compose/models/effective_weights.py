@@ -57,8 +57,8 @@ def acting(lens: nn.Module, *parts: Any, name: str = "") -> Iterator[bool]:
     if live and any(id(root) not in live for root in roots):
         raise CapabilityError(
             f"the module that held {name} when the model was loaded is no part of it now: "
-            "something replaced or removed it, and TransformerLens shows what was there. Change the module "
-            "first, and load it again with load_model."
+            "something replaced or removed it, and TransformerLens shows what was there. Change "
+            "the module first, and load it again with load_model."
         )
     places = list(dict.fromkeys(place for root in roots for place in wrapped(root)))
     for one in (one for root in roots for one in root.modules()):
@@ -125,7 +125,9 @@ def _multiplies(module: nn.Module) -> bool:
 def _plain(module: nn.Module) -> nn.Module | None:
     """A plain layer that computes what ``module`` does in evaluation mode; None where none does."""
     kinds = [kind for kind in (nn.Embedding, nn.Linear, Conv1D) if isinstance(module, kind)]
-    own = [_with(kind, module.weight, getattr(module, "bias", None)) for kind in kinds]
+    # A bias that is a buffer is of zeros, added by TransformerLens.
+    bias = None if "bias" in module._buffers else getattr(module, "bias", None)
+    own = [_with(kind, module.weight, bias) for kind in kinds]
     if own and _multiplies(module):  # by a weight that torch's parametrizations compute
         return own[0]
     tensors = [one for one in (*module.parameters(), *module.buffers()) if one.is_floating_point()]

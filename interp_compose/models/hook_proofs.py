@@ -40,8 +40,8 @@ class HookProofs:
             if field(name).startswith("hook_resid_mid") and not self._reaches_residual(name):
                 raise CapabilityError(
                     f"{architecture}: an edit at {name!r} reaches what the next sublayer reads "
-                    "alone, and passes the residual itself by, on a few tokens. Edit hook_attn_out, or "
-                    "hook_resid_pre of the next layer."
+                    "alone, and passes the residual itself by, on a few tokens. Edit "
+                    "hook_attn_out, or hook_resid_pre of the next layer."
                 )
             if COPY_ACTS in self.edits[name].detail:
                 raise CapabilityError(

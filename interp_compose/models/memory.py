@@ -99,16 +99,22 @@ def _settings(model: LensModel) -> dict[str, Any]:
     if config is None:
         return {}
     settings: dict[str, Any] = config.to_dict()
-    parts: Any = lens.named_modules()  # type: ignore[union-attr]
+    names = ("_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype")
+    settings = {key: value for key, value in settings.items() if key not in names}
+    states = adapter_states(model)
+    return settings | ({"states of adapters": states} if states else {})
+
+
+def adapter_states(model: LensModel) -> dict[str, Any]:
+    """Of each adapter its scales, and which of them act or are merged: what no weight says."""
+    lens: Any = getattr(model.lens, "original_model", model.lens)
+    parts: Any = lens.named_modules()
     keys = ("scaling", "active_adapters", "disable_adapters", "merged_adapters")
-    states = {
+    return {
         name: [getattr(part, key, None) for key in keys]
         for name, part in parts
         if _is_adapter(part)
     }
-    names = ("_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype")
-    settings = {key: value for key, value in settings.items() if key not in names}
-    return settings | ({"states of adapters": states} if states else {})
 
 
 def _is_adapter(part: Any) -> bool:

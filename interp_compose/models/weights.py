@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
 from interp_compose._public import public
-from interp_compose.errors import CapabilityError, CorruptFileError, OptionError
+from interp_compose.errors import CapabilityError, CorruptFileError, InputError, OptionError
 from interp_compose.models.bridge import settled
 from interp_compose.models.hooks import in_evaluation_mode
 from interp_compose.models.lens_model import LensModel
+from interp_compose.models.memory import adapter_states
 from interp_compose.models.ready import check_unedited
 from interp_compose.runs.checksums import check_listed, check_sums, write_sums
 from interp_compose.runs.files import write_safetensors
@@ -82,6 +84,8 @@ def write_weights(model: LensModel, path: Path) -> str:
         for name, tensor in model.state_dict().items()
     }
     metadata = {"architecture": model.architecture}
+    if adapters := _adapters(model):
+        metadata["adapters"] = adapters
     return write_safetensors(state, path.parent, lambda sha: path.name, metadata)[1]
 
 
@@ -107,9 +111,22 @@ def read_weights(model: LensModel, path: Path) -> None:
     """
     try:
         state = load_file(path, device=str(model.device))
+        with safe_open(path, "pt") as file:
+            adapters = (file.metadata() or {}).get("adapters", "")
     except SafetensorError as broken:
         raise CorruptFileError(f"{path} is no safetensors file ({broken})") from broken
+    if adapters != _adapters(model):
+        raise InputError(
+            f"{path.name} was saved with adapters in another state than those of {model.name!r} "
+            "(merged, disabled, active or scaled otherwise), with which the same weights are "
+            "another model; bring them into that state first."
+        )
     model.load_state_dict(state)
+
+
+def _adapters(model: LensModel) -> str:
+    states = adapter_states(model)
+    return json.dumps(states, sort_keys=True, default=str) if states else ""
 
 
 def _named(path: str | Path) -> Path:

@@ -21,7 +21,7 @@ from interp_compose.models.load import load_model
 from interp_compose.models.memory import weights_digest
 from interp_compose.models.weight_matrices import left_out, weight_matrices
 from interp_compose.tensors import positions_from_mask
-from tests.architectures import D_VOCAB, N_LAYERS, build
+from tests.architectures import D_VOCAB, N_CTX, N_LAYERS, build
 from tests.interventions.shared import params, shared
 
 pytestmark = pytest.mark.tl3
@@ -479,3 +479,56 @@ def test_saved_weights_are_all_of_them(name: str, tmp_path: Path) -> None:
     del state[gone]
     with pytest.raises(InputError, match=f"'{gone}' is missing"):
         model.load_state_dict(state)
+
+
+# ---- what is trained, and what a file says ----------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["GPT-2", "GPT-NeoX", "Phi-3"])
+def test_parts_of_a_frozen_projection_stay_frozen(name: str) -> None:
+    module = build(name).requires_grad_(False)
+    head = module.get_output_embeddings().weight.requires_grad_(True)
+    trained = [weight for weight in load_model(module).parameters() if weight.requires_grad]
+    assert [weight is head for weight in trained] == [True]
+    module = build(name)
+    assert all(weight.requires_grad for weight in load_model(module).parameters())
+
+
+def test_weights_of_adapters_in_another_state_are_refused(tmp_path: Path) -> None:
+    from peft import LoraConfig, inject_adapter_in_model
+
+    config = LoraConfig(r=2, target_modules=["q_proj"], init_lora_weights=False)
+    module: Any = inject_adapter_in_model(config, build("Llama")).eval()
+    model = load_model(module)
+    path = ic.save_weights(model, tmp_path / "w.safetensors")
+    ic.load_weights(model, path)
+    layers = [part for part in module.modules() if hasattr(part, "lora_A")]
+    for layer in layers:
+        layer.enable_adapters(False)
+    with pytest.raises(InputError, match="saved with adapters in another state than those of"):
+        ic.load_weights(model, path)
+
+
+def test_a_pruned_head_is_saved_without_a_bias(tmp_path: Path) -> None:
+    module = build("Llama")
+    prune.l1_unstructured(module.lm_head, "weight", 0.5)
+    model = load_model(module)
+    with pytest.warns(UserWarning, match="into plain weights"):
+        ic.save_pretrained(model, tmp_path / "saved")
+    assert torch.equal(load_model(tmp_path / "saved").weight("W_U"), model.weight("W_U"))
+
+
+def test_a_module_that_was_replaced_after_loading_is_not_read() -> None:
+    module = build("Llama")
+    model = load_model(module)
+    module.lm_head = torch.nn.Linear(40, 97, bias=False)
+    with pytest.raises(CapabilityError, match="held W_U when the model was loaded"):
+        model.weight("W_U")
+    assert model.weight("W_Q").shape[0] == 3
+
+
+def test_a_table_of_positions_has_no_rows_that_no_position_reads() -> None:
+    model = load_model(build("OPT"))
+    (matrix,) = weight_matrices(model, ("W_pos",))
+    assert matrix.weight.shape[0] == N_CTX
+    torch.testing.assert_close(matrix.weight, model.weight("W_pos"))

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 import interp_compose as ic
-from interp_compose.errors import CapabilityError, InterventionError
+from interp_compose.errors import CapabilityError, InterventionError, OptionError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from tests import architectures
@@ -367,3 +367,78 @@ def test_nothing_of_a_call_stays_when_its_outputs_are_gone(name: str) -> None:
         before = _live()
         call()
         assert not _live() - before
+
+
+# ---- edits that reach less than they seem to --------------------------------------------------
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["GPT-2", "Gemma 2"])
+def test_an_edit_that_passes_the_residual_by_is_refused(name: str) -> None:
+    """TransformerLens' hook_resid_mid is what the MLP's norm reads; the residual goes around it."""
+    model = load_model(architectures.build(name))
+    where = "blocks.1.hook_resid_mid"
+    with pytest.raises(CapabilityError, match="passes the residual itself by"):
+        model.run_with_hooks(TOKENS, [(where, scaled)])
+    model.run_with_hooks(TOKENS, [(where, lambda resid, hook: None)])  # it shows what it says
+    small = make("small, post")
+    assert not torch.equal(small.run_with_hooks(TOKENS, [(where, scaled)]), small(TOKENS))
+
+
+@torch.no_grad()
+def test_a_parameter_takes_the_place_of_an_activation() -> None:
+    model = load_model(architectures.build("GPT-2"))
+    clean = model(TOKENS)
+    learned = torch.nn.Parameter(model.resid_pre(TOKENS, 1) * 0.5)
+    edited = model.run_with_hooks(TOKENS, [(RESID, lambda resid, hook: learned)])
+    half = model.run_with_hooks(TOKENS, [(RESID, lambda resid, hook: resid * 0.5)])
+    torch.testing.assert_close(edited, half)
+    assert torch.equal(model(TOKENS), clean)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("hook", "message"),
+    [
+        (lambda resid, hook: resid.to("meta"), r"float32 on meta; expected .* on cpu"),
+        (lambda resid, hook: resid.to_sparse(), "torch.sparse_coo; expected"),
+    ],
+)
+def test_a_tensor_that_is_elsewhere_is_refused(hook: Any, message: str) -> None:
+    model = load_model(architectures.build("GPT-2"))
+    with pytest.raises(InterventionError, match=message):
+        model.run_with_hooks(TOKENS, [(RESID, hook)])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("hook", [torch.nn.ReLU(), torch.relu, str])
+def test_a_callable_that_takes_no_hook_point_is_refused(hook: Any) -> None:
+    model = load_model(architectures.build("GPT-2"))
+    with pytest.raises(
+        OptionError, match="expected a function of an activation and its hook point"
+    ):
+        model.run_with_hooks(TOKENS, [(RESID, hook)])
+
+
+@torch.no_grad()
+def test_another_wrapper_names_the_hooks_that_act_on_it() -> None:
+    module = architectures.build("GPT-2")
+    model, other = load_model(module), load_model(module)
+    with BLOCKS["hooks"](model):
+        model(TOKENS)
+        assert len(other.active_hooks) == 1
+    assert other.active_hooks == []
+
+
+@torch.no_grad()
+def test_layers_that_were_replaced_inside_a_block_end_in_an_error() -> None:
+    module = architectures.build("Llama")
+    model = load_model(module)
+
+    def replaced() -> None:
+        with BLOCKS["mask_attention"](model):
+            model(TOKENS)
+            module.model.layers = torch.nn.ModuleList(architectures.build("Llama").model.layers)
+
+    with pytest.raises(InterventionError, match="under an edit was replaced or removed inside"):
+        replaced()
