@@ -201,7 +201,7 @@ EXPECTED = {
     "a long sequence": "OptionError: length=1000000000: expected at most 4096",
     "many sequences": "OptionError: n=1000000000: expected a whole number, 1 to 10000000",
     "an operation that fails": "InputError: the operation of 'a' raises ZeroDivisionError for 20 (",
-    "data to nowhere": "DeviceError: device 'nowhere' cannot be used on this machine with this PyT",
+    "data to nowhere": "DeviceError: device 'nowhere' cannot be used by this PyTorch",
     "a tokenizer of 3": "OptionError: tokenize_prompts: tokenizer=3 is an int; expected a function",
     "a text for texts": "OptionError: tokenize_prompts: examples='a b' is a str; expected a sequen",
     "weights of no name": "OptionError: path='' names no file; expected one such as w.safetensors",

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import copy
 import os
+import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 from jaxtyping import Shaped
@@ -107,8 +108,10 @@ def compared_with_new(model: LensModel) -> Outcome:
     and is no weight (rotary angles, ε of a norm, a scale) shows in its numbers or its settings."""
     try:
         module = _module(model)
-        with torch.no_grad(), acting(module, module):
-            new, _ = _rebuilt(model, module, "cpu")
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of hooks: what they do is compared
+            with acting(module, module):
+                new, _ = _rebuilt(model, module, "cpu")
         own = OwnForward.of(new.to(model.device), hidden=not _has_head(model))
         error, text, tolerance = own.difference(model)
         altered = next(_altered(module, new), "")
@@ -119,6 +122,12 @@ def compared_with_new(model: LensModel) -> Outcome:
     return Outcome(status, f"{from_new}, for {text}{altered}")
 
 
+HARMLESS: Final = (
+    *("_", "training", "gradient_checkpointing", "layer_idx", "padding_idx", "max_position"),
+)
+"""How attributes of modules begin that change no output of a call in evaluation mode."""
+
+
 def _altered(module: nn.Module, new: nn.Module) -> Iterator[str]:
     """Numbers and buffers that a part of a wrapped module holds otherwise than the same part of a
     new one."""
@@ -126,9 +135,8 @@ def _altered(module: nn.Module, new: nn.Module) -> Iterator[str]:
     for name, part in new.named_modules():
         now = live.get((f"{name}.", type(part)))
         for key, value in {**vars(part), **part._buffers}.items() if now is not None else ():
-            # Whole numbers are shapes, which show in the output, flags and indices.
-            looked_at = isinstance(value, float | Tensor) or "window" in key
-            if looked_at and value is not None and "dropout" not in key and key[0] not in "_p":
+            is_harmless = key.startswith(HARMLESS) or "dropout" in key or key == "p"
+            if isinstance(value, int | float | Tensor) and not is_harmless:
                 one, held = torch.as_tensor(value), torch.as_tensor(getattr(now, key, torch.nan))
                 # A cast of the whole model casts buffers as well.
                 if one.shape != held.shape or not torch.allclose(one.to(held), held, rtol=1e-4):

@@ -56,7 +56,8 @@ class SmallEncoderModel(OwnModel):
             )
         self.window = None
         self.output: Output = output
-        self.ends_in_composition = lens.cfg.composes(self.n_layers - 1)
+        composed = lens.cfg.composes(self.n_layers - 1)
+        self.ends_in_composition = composed and output != lens.outputs[-1]
 
     @classmethod
     def with_tokenizer(cls, lens: SmallEncoder, tokenizer: Any, *, name: str) -> SmallEncoderModel:

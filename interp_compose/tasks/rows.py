@@ -129,8 +129,11 @@ def rows_in(data: Iterable[Any] | Tables) -> list[Any]:
     if hasattr(source, "iloc") and hasattr(source, "columns"):  # pandas' and its likes'
         rows: list[Any] = source.to_dict("records")
         return rows
-    if hasattr(source, "with_transform"):  # the hub's, as its format and transform show it
-        return [dict(row) for row in source]
+    shown = getattr(source, "format", None)  # the hub's: what it shows of its columns
+    if isinstance(shown, Mapping) and "columns" in shown:
+        if shown.get("type") == "custom":  # by a transform
+            return [dict(row) for row in source]
+        source = source.select_columns(shown["columns"])
     for name in ("to_dicts", "to_pylist", "to_list"):  # polars', arrow's, the hub's; and columns
         if hasattr(source, name):
             return [*getattr(source, name)()]

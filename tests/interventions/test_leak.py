@@ -158,3 +158,13 @@ def test_refusals() -> None:
     ):
         attention_leak(model, TOKENS, keys=2)
     assert_clean(model)
+
+
+@torch.no_grad()
+def test_nothing_is_said_of_a_mask_where_nothing_could_leak() -> None:
+    model = shared("Llama")
+    hooks = model.hooks([("blocks.0.hook_resid_pre", lambda resid, hook: resid * 0)])
+    message = "changes no output .* without the mask either"
+    with hooks, pytest.raises(InterventionError, match=message):
+        attention_leak(model, TOKENS, keys=2, attention_mask=MASK, draws=1)
+    assert_clean(model)

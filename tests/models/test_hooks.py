@@ -339,4 +339,4 @@ def test_what_cannot_stand_in_for_an_activation_is_refused_by_the_hooks_name(
     message = str(refusal.value)
     assert message.startswith(f"the hook at {RESID} returned ")
     assert reason in message
-    assert "of torch.float32 like the activation" in message
+    assert "of torch.float32 on cpu like the activation" in message

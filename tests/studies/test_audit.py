@@ -492,6 +492,7 @@ def test_two_stacks_whose_cache_is_lost(monkeypatch: pytest.MonkeyPatch) -> None
         return kept, values * (2 if kept.shape[2] > keys.shape[2] else 1)
 
     monkeypatch.setattr(hf.DynamicCache, "update", doubled)
+    monkeypatch.setattr(generate, "_WARNED", set())
     with pytest.warns(UserWarning, match="generate of the wrapped module of BartFor"):
         ic.load_model(architectures.build("BART"))
 
@@ -791,11 +792,24 @@ def test_weights_of_a_bridge_may_change() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_a_bridge_that_cannot_be_built_again_is_not_tried() -> None:
+def test_adapters_are_merged_in_the_module_that_is_compared() -> None:
     peft: Any = pytest.importorskip("peft")
-    module = peft.inject_adapter_in_model(peft.LoraConfig(target_modules=["q_proj"]), llama())
-    model = ic.load_model(module)
+    lora = peft.LoraConfig(target_modules=["q_proj"], init_lora_weights=False)
+    model = ic.load_model(peft.inject_adapter_in_model(lora, llama()))
+    assert measure._compared(model.lens, model).status == "holds"
+
+
+def test_a_bridge_that_cannot_be_built_again_is_not_tried() -> None:
+    model = ic.load_model(llama())
+    model.lens.original_model.config.hidden_act = "none of them"
     assert measure._compared(model.lens, model).status == "not tried"
+
+
+@pytest.mark.parametrize(("name", "value"), [("gradient_checkpointing", True), ("p", 0.3)])
+def test_what_changes_no_output_is_no_finding(name: str, value: Any) -> None:
+    model = ic.load_model(gpt2())
+    each(name, lambda _: value)(model.lens.original_model)
+    assert measure._compared(model.lens, model).status == "holds"
 
 
 @pytest.mark.parametrize("loaded", [False, True])

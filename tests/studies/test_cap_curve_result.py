@@ -403,5 +403,8 @@ def test_what_differs_between_curves_is_named() -> None:
 def test_compare_refuses_nothing_and_unknown_protocols() -> None:
     with pytest.raises(InputError, match="nothing to compare; pass at least one curve"):
         compare_curves({})
+    for label in ("", " ", "a\nb"):
+        with pytest.raises(InputError, match="label .*: expected a word or a few"):
+            compare_curves({label: make_curve()})
     with pytest.raises(InputError, match="'a' has no protocol 'median'; it has average, mean, max"):
         compare_curves({"a": make_curve()}, pooling="median")

@@ -73,7 +73,8 @@ def test_the_published_layout(folder: Path) -> None:
         "5 saw each red dog he liked .", "每 只 他 喜 欢 的 红 狗 。", "VP"
     )
     assert task.report == {
-        "source": f"CoGnition in {folder}",
+        "source": f"CoGnition in {folder} "
+        "(train, valid, test, cg-test not compared with the published rows)",
         "train_all": 2,
         "valid_all": 1,
         "test_all": 2,

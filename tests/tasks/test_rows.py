@@ -226,6 +226,19 @@ def test_every_form_of_rows_is_read(
     assert read(FORMS[form](rows)) == read(rows)
 
 
+def test_a_table_of_the_hub_is_read_as_it_shows_itself() -> None:
+    rows = [{"text1": "a b", "text2": "c", "score": 3.0, "id": 7}]
+    data = Dataset.from_list(rows)
+    fewer = ["text1", "text2", "score"]
+    fifth = data.with_transform(
+        lambda batch: {
+            name: [x / 5 if name == "score" else x for x in batch[name]] for name in fewer
+        }
+    )
+    assert read_pairs(fifth)[0].score == 0.6
+    assert read_pairs(data.with_format(columns=fewer))[0].score == 3.0
+
+
 def test_rows_of_a_database() -> None:
     assert read_pairs(through_sqlite(PAIRS)) == read_pairs(PAIRS)
     texts = [{**row, "spans": None} for row in EXAMPLES]
