@@ -21,7 +21,7 @@ from interp_compose.models.load import load_model
 from interp_compose.models.memory import weights_digest
 from interp_compose.models.weight_matrices import left_out, weight_matrices
 from interp_compose.tensors import positions_from_mask
-from tests.architectures import D_VOCAB, N_CTX, N_LAYERS, build
+from tests.architectures import D_VOCAB, N_CTX, N_LAYERS, build, needs_tl4
 from tests.interventions.shared import params, shared
 
 pytestmark = pytest.mark.tl3
@@ -461,7 +461,10 @@ def test_weights_of_an_adapted_model_are_rounded_once(dtype: torch.dtype) -> Non
     close(merged(model)[0, "W_Q"].double(), exact.to(dtype).double())
 
 
-@pytest.mark.parametrize("name", ["BART", "Mixtral", "DeepSeek-V3", "Apertus", "Phi-3"])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param("BART", marks=needs_tl4), "Mixtral", "DeepSeek-V3", "Apertus", "Phi-3"],
+)
 @torch.no_grad()
 def test_saved_weights_are_all_of_them(name: str, tmp_path: Path) -> None:
     """TransformerLens' state leaves out experts, and gives two norms of BART one name."""
@@ -529,6 +532,7 @@ def test_a_module_that_was_replaced_after_loading_is_not_read() -> None:
     assert model.weight("W_Q").shape[0] == 3
 
 
+@needs_tl4
 def test_a_table_of_positions_has_no_rows_that_no_position_reads() -> None:
     model = load_model(build("OPT"))
     (matrix,) = weight_matrices(model, ("W_pos",))
