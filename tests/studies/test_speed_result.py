@@ -88,7 +88,6 @@ def test_every_run_of_a_grid_is_measured(tmp_path: Path) -> None:
         ({"run": replace(TINY, violations=1)}, "run.violations=1 is not read"),
         ({"run": replace(TINY, init_rate=0.5)}, "run.init_rate=0.5 is not read"),
         ({"run": replace(TINY, evaluate_every=7)}, "evaluate_every=7 is not read"),
-        ({"run": replace(TINY, n_test=77)}, "run.n_test=77 is not read here: give phase_diagram"),
         ({"run": replace(TINY, batch_size=0)}, "batch_size=0"),
     ],
 )

@@ -290,7 +290,6 @@ def fitting_speed(
     base = asked.run or PhaseRun()
     axes = {field: axis for axis, field in AXES.items()}
     axes |= {"seed": "first_seed", "evaluate_every": "evaluate_every"}
-    axes |= {"n_test": "phase_diagram, which tests,"}
     check_unread("run", base, PhaseRun(), **axes)
     base = base_of(base, asked.evaluate_every)
     runs = _runs(base, init_rates, depths, violations, asked)
