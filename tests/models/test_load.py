@@ -86,6 +86,8 @@ def test_objects_pass_through(folder: Path) -> None:
     assert again.tokenizer is model.tokenizer
     with pytest.raises(OptionError, match="the BridgeModel passed keeps its own"):
         load_model(model, device="cpu")
+    with pytest.raises(OptionError, match="trust_remote_code are for names and folders"):
+        load_model(model, trust_remote_code=True)
     with pytest.raises(OptionError, match="cannot load a Linear"):
         load_model(torch.nn.Linear(2, 3))
 

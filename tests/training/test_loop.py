@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
+from interp_compose.errors import InputError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.training import loop, objectives
 from interp_compose.training.config import TrainConfig
@@ -263,6 +264,14 @@ def test_frozen_weights_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     assert moved
     assert not any("h.0." in name for name in moved)
     assert all("h.0." in name for name in history.config["frozen"])
+
+
+def test_a_model_that_computes_with_frozen_weights_alone_is_refused() -> None:
+    model = tiny()
+    for name, weight in model.lens.named_parameters():
+        weight.requires_grad_(".qkv." in name)  # which TransformerLens has split, and does not run
+    with pytest.raises(InputError, match="nothing that .* computes with can be trained"):
+        train(model)
 
 
 def test_tied_weights_stay_tied() -> None:
