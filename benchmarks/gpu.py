@@ -376,7 +376,7 @@ def cat_steps(on: Setting) -> Iterator[Row]:
 def _encoder(on: Setting, name: str) -> tuple[EncoderConfig, WordPieceTokenizer, list[str], int]:
     shape, n_ctx, n, d_vocab = encoder_steps.SHAPES[name]
     if on.dry:
-        shape, n, d_vocab = {"n_layers": 2, "d_model": 16, "n_heads": 2, "d_mlp": 32}, 2, 300
+        shape, n, d_vocab = {"n_layers": 2, "d_model": 16, "n_heads": 2, "d_mlp": 32}, 8, 300
     texts = [text.removesuffix(' is called a "') for text in load_texts(200 if on.dry else 8000)[1]]
     config = EncoderConfig(**shape, d_vocab=d_vocab, n_ctx=n_ctx)
     return config, WordPieceTokenizer.trained(texts, d_vocab), texts, n
