@@ -10,17 +10,20 @@ from pathlib import Path
 from typing import Any, Final
 
 import interp_compose as ic
-from interp_compose.models.decoder import SmallDecoder
+from interp_compose.papers.complexity.studies.anchors.evaluate import Evaluation, sets_of, stacked
+from interp_compose.papers.shared.models.decoder import SmallDecoder
+from interp_compose.papers.shared.training.parallel import NextOfSequence, ParallelTrainer
 from interp_compose.runs.files import atomic_write, json_bytes, read_json
-from interp_compose.studies.anchors.evaluate import Evaluation, sets_of, stacked
 from interp_compose.training.loop import run_training
-from interp_compose.training.parallel import NextOfSequence, ParallelTrainer
 
 LAST: Final = "last.json"
 
 
 def last_look(
-    run: ic.PhaseRun, task: ic.AnchorTask, model: SmallDecoder, watchers: Iterable[ic.Watcher] = ()
+    run: ic.complexity.PhaseRun,
+    task: ic.complexity.AnchorTask,
+    model: SmallDecoder,
+    watchers: Iterable[ic.Watcher] = (),
 ) -> dict[str, Any]:
     """Train the model on the task as a phase diagram does; its last row. Watchers are called at
     each of its evaluations."""

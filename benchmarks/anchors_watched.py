@@ -23,10 +23,10 @@ import interp_compose as ic
 from benchmarks.anchor_runs import finished, keep, last_look
 from benchmarks.common import IMAGES, machine, plain_rows, write
 from benchmarks.watching import OF_WEIGHTS, over_seeds, panel, steps_figure
-from interp_compose.models.small_decoder import SmallDecoderModel
+from interp_compose.papers.complexity.models.small_decoder import SmallDecoderModel
+from interp_compose.papers.complexity.studies.anchors.phase import phase_of
+from interp_compose.papers.complexity.tasks.anchor_text import anchor_examples, anchor_tokenizer
 from interp_compose.plots.interactive import ChartFigure
-from interp_compose.studies.anchors.phase import phase_of
-from interp_compose.tasks.anchor_text import anchor_examples, anchor_tokenizer
 
 RATES: Final = (0.4, 0.5, 0.8)
 SPLITS: Final = {"id": "seen pairs", "ood": "unseen pairs"}
@@ -36,7 +36,7 @@ PLACES: Final = {-1: "not pooled", 0: "pooled at embeddings", 1: "pooled at laye
 
 def train(config: Mapping[str, Any], folder: Path) -> None:
     """One run, watched; its looks into ``folder``."""
-    run = ic.PhaseRun(**config)
+    run = ic.complexity.PhaseRun(**config)
     task, model = run.task, run.model(run.task)
     named = SmallDecoderModel(model, name="trained", tokenizer=anchor_tokenizer(task))
     watchers = {

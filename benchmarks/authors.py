@@ -60,11 +60,11 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import interp_compose as ic
 from benchmarks.common import RESULTS, byte_level, load_texts, machine, spread, write
-from interp_compose.models.decoder import SmallDecoder
-from interp_compose.studies.anchors.presets import FIG3_CODE
-from interp_compose.tasks.anchors import AnchorData
+from interp_compose.papers.complexity.studies.anchors.presets import FIG3_CODE
+from interp_compose.papers.complexity.tasks.anchors import AnchorData
+from interp_compose.papers.shared.models.decoder import SmallDecoder
+from interp_compose.papers.shared.training.parallel import NextOfSequence, ParallelTrainer
 from interp_compose.training.losses import mutual_information_loss, stability_loss
-from interp_compose.training.parallel import NextOfSequence, ParallelTrainer
 
 TEMPLATE: Final = ' is called a "'
 POOLINGS: Final = ("mean", "max", "sum")
@@ -394,7 +394,7 @@ def data(folder: Path, n: int) -> dict[str, Any]:
     with patch.dict(sys.modules, {"data_generator": package}):
         generate = importlib.import_module("data_generator.composition").task_composition
     args = SimpleNamespace(data_min=20, data_max=100, seq_len=9)
-    task = ic.AnchorTask(modulus="code")
+    task = ic.complexity.AnchorTask(modulus="code")
     pairs = [*itertools.product((1, 2, 3, 4), repeat=2)]
     seen = len(pairs) - len(task.unseen)
     sizes = {
@@ -432,7 +432,9 @@ def steps(folder: Path, n: int) -> dict[str, Any]:
     stubs["warmup_scheduler"] = stub("warmup_scheduler", GradualWarmupScheduler=None)
     train_step = loaded(folder, "train", **stubs).train_step
     build = loaded(folder / "model", "GPT2_init_for_diff_part_prenorm")
-    small = ic.PhaseRun(norm="query", fan_in="d_model", scale_writers=True, modulus="code")
+    small = ic.complexity.PhaseRun(
+        norm="query", fan_in="d_model", scale_writers=True, modulus="code"
+    )
     return {
         "fig3": step_of(train_step, build, FIG3_CODE, 256, 1, n),
         "default": step_of(train_step, build, small, 256, 20, n),
@@ -442,7 +444,7 @@ def steps(folder: Path, n: int) -> dict[str, Any]:
 def step_of(
     train_step: Callable[..., float],
     build: ModuleType,
-    run: ic.PhaseRun,
+    run: ic.complexity.PhaseRun,
     batch: int,
     repeats: int,
     n: int,
@@ -473,7 +475,7 @@ def step_of(
     return {**about, **turns({"theirs": by_them, "ours": by_us}, n)}
 
 
-def pair_of(build: ModuleType, run: ic.PhaseRun) -> tuple[SmallDecoder, Any]:
+def pair_of(build: ModuleType, run: ic.complexity.PhaseRun) -> tuple[SmallDecoder, Any]:
     """This library's model as it starts, and theirs with its weights."""
     model = run.model(run.task)
     cfg = model.cfg

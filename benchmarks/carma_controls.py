@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
-    config = ic.Comparison.load(options.folder).config
+    config = ic.carma.Comparison.load(options.folder).config
     base = ic.load_model(config["model"])
     task = ic.load_task(config["task"], base)
     rows = []

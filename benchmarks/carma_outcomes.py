@@ -19,8 +19,8 @@ import pandas as pd
 
 import interp_compose as ic
 from benchmarks.common import machine, write
+from interp_compose.papers.carma.differences import AVERAGE
 from interp_compose.stats.seeds import paired_difference
-from interp_compose.studies.carma.differences import AVERAGE
 
 TIMES = ["seconds", "step_seconds"]
 
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", help="written by interp-compose carma")
     options = parser.parse_args(arguments)
-    comparison = ic.Comparison.load(options.folder)
+    comparison = ic.carma.Comparison.load(options.folder)
     config = {key: value for key, value in comparison.config.items() if "sha256" not in key}
     config["model"] = str(config["model"]).rstrip("/").split("/")[-1]
     name = re.sub(r"\W+", "_", f"carma_{config['model']}_{config['task']}")

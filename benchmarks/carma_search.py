@@ -24,18 +24,18 @@ import torch
 
 import interp_compose as ic
 from benchmarks.common import machine, write
-from interp_compose.runs.folder import Plan
-from interp_compose.runs.sweep import sweep
-from interp_compose.stats.seeds import holm, paired_difference
-from interp_compose.studies.carma.plan import CompareOptions, ComparePlan, plan_comparison
-from interp_compose.studies.carma.run import (
+from interp_compose.papers.carma.plan import CompareOptions, ComparePlan, plan_comparison
+from interp_compose.papers.carma.run import (
     TRAIN,
     WORK,
     VersionRun,
     run_configs,
     run_version,
 )
-from interp_compose.tasks.synonyms import synonym_source
+from interp_compose.papers.carma.synonyms.load import synonym_source
+from interp_compose.runs.folder import Plan
+from interp_compose.runs.sweep import sweep
+from interp_compose.stats.seeds import holm, paired_difference
 from interp_compose.training.carma import CarmaConfig
 
 SEARCH_SEEDS = (10, 11)

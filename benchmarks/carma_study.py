@@ -18,8 +18,8 @@ from typing import Any
 import torch
 
 from benchmarks.common import machine, seconds, spread, write
-from interp_compose.studies.carma.measure import run
-from interp_compose.studies.carma.options import CarmaCommand, CompareSettings
+from interp_compose.papers.carma.measure import run
+from interp_compose.papers.carma.options import CarmaCommand, CompareSettings
 from interp_compose.studies.core.options import Output, WholeTask
 
 

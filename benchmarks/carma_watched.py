@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             path=options.out / f"{run}.jsonl",
         )
 
-    found = ic.compare(
+    found = ic.carma.compare(
         model, task, seeds=options.seeds, folder=options.out, watch=watched, progress=False
     )
     frame = pd.concat(

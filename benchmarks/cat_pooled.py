@@ -25,10 +25,11 @@ import pandas as pd
 
 import interp_compose as ic
 from benchmarks.common import IMAGES, machine, plain_rows, write
+from interp_compose.papers.cat.studies.pretrain.finished import FinishedEncoder, finished_encoders
+from interp_compose.papers.shared.grid.figures import by_value
 from interp_compose.plots.chart import Chart, Level, Panel
 from interp_compose.plots.interactive import ChartFigure, draw
-from interp_compose.studies.core.figures import by_value, lines_of
-from interp_compose.studies.pretrain.finished import FinishedEncoder, finished_encoders
+from interp_compose.studies.core.figures import lines_of
 
 EMBEDDINGS: Final = {"cls": "[CLS]", "mean": "mean over tokens"}
 MEASURES: Final = ["pearson", "spearman", "clean_pearson", "clean_spearman"]

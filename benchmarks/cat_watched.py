@@ -25,11 +25,11 @@ import pandas as pd
 
 import interp_compose as ic
 from benchmarks.watching import OF_WEIGHTS, looks_of, matrix_means, watched, write_watched
-from interp_compose.models.bert import SmallEncoder
-from interp_compose.models.small_encoder import SmallEncoderModel
-from interp_compose.studies.pretrain import measure, run
-from interp_compose.studies.pretrain.data import kept
-from interp_compose.training.pretraining import Pretraining
+from interp_compose.papers.cat.models.bert import SmallEncoder
+from interp_compose.papers.cat.models.small_encoder import SmallEncoderModel
+from interp_compose.papers.cat.studies.pretrain import measure, run
+from interp_compose.papers.cat.studies.pretrain.data import kept
+from interp_compose.papers.cat.training.pretraining import Pretraining
 
 AGREEMENT: Final = "agreement"
 MODELS: Final = ("bert", "cat-last")
@@ -62,16 +62,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--sememes", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--max-steps", type=int, default=ic.EncoderTraining().max_steps)
+    parser.add_argument("--max-steps", type=int, default=ic.cat.EncoderTraining().max_steps)
     options = parser.parse_args(arguments)
     with patch.object(measure, "TRAIN", "benchmarks.cat_watched:train"):
-        found = ic.pretrain(
+        found = ic.cat.pretrain(
             options.data_dir,
             MODELS,
             options.out,
-            sememes=ic.load_sememes(options.sememes),
+            sememes=ic.cat.load_sememes(options.sememes),
             seeds=options.seeds,
-            run=replace(ic.EncoderTraining(), max_steps=options.max_steps),
+            run=replace(ic.cat.EncoderTraining(), max_steps=options.max_steps),
             where="workers",
         )
     curve = found.frames["curve"]

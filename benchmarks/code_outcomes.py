@@ -26,12 +26,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("name", help="of the result")
     parser.add_argument("codes", help="written by interp-compose codes")
     asked = parser.parse_args(arguments)
-    found = ic.Codes.load(asked.codes)
+    found = ic.cat.Codes.load(asked.codes)
     keep(found, asked.name)
     print(found.summary())
 
 
-def keep(found: ic.Codes, name: str) -> None:
+def keep(found: ic.cat.Codes, name: str) -> None:
     """The numbers, and the pictures."""
     known = {key: value for key, value in found.config.items() if key not in ("data", "start")}
     write(

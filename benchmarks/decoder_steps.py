@@ -21,13 +21,13 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import interp_compose as ic
 from benchmarks.common import machine, spread, timed, write
-from interp_compose.models.decoder import DecoderConfig, SmallDecoder
-from interp_compose.models.init import init_weights
-from interp_compose.studies.core.sequence_data import SequenceData
-from interp_compose.text.vocabulary import BOS
+from interp_compose.papers.complexity.models.init import init_weights
+from interp_compose.papers.shared.grid.sequence_data import SequenceData
+from interp_compose.papers.shared.models.decoder import DecoderConfig, SmallDecoder
+from interp_compose.papers.shared.text.vocabulary import BOS
+from interp_compose.papers.shared.training.sequence_objective import ContinuedBatch, TargetSequence
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.loop import Trainer, trains
-from interp_compose.training.sequences import ContinuedBatch, TargetSequence
 
 SHAPES: Final = {
     "small": ({"n_layers": 2, "d_model": 64, "n_heads": 4, "d_mlp": 256}, 64),

@@ -18,10 +18,10 @@ from torch import Tensor
 from transformers import MarianConfig, MarianMTModel
 
 from benchmarks.common import machine, seconds, spread, write
-from interp_compose.models.decode import beam_search, greedy_search
-from interp_compose.models.init import init_xavier
-from interp_compose.models.seq2seq import Seq2SeqConfig, SmallSeq2Seq
-from interp_compose.text.vocabulary import BOS, EOS, PAD
+from interp_compose.papers.lrf.models.decode import beam_search, greedy_search
+from interp_compose.papers.lrf.models.init import init_xavier
+from interp_compose.papers.lrf.models.seq2seq import Seq2SeqConfig, SmallSeq2Seq
+from interp_compose.papers.shared.text.vocabulary import BOS, EOS, PAD
 
 SIZES = {
     "2+2 layers, 64 wide": Seq2SeqConfig(200, 200, 64),

@@ -21,7 +21,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("pretrained", help="written by interp-compose pretrain")
     parser.add_argument("judged", help="written by interp-compose encoders")
     asked = parser.parse_args(arguments)
-    pretrained, judged = ic.Pretrained.load(asked.pretrained), ic.EncoderScores.load(asked.judged)
+    pretrained, judged = (
+        ic.cat.Pretrained.load(asked.pretrained),
+        ic.cat.EncoderScores.load(asked.judged),
+    )
     runs = pretrained.frames["runs"].drop(columns="step_seconds")
     last = pretrained.codes["layer"].max()
     places = ("data", "model")  # where it was read from says nothing

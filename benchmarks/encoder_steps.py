@@ -38,14 +38,14 @@ from benchmarks.common import (
     timed,
     write,
 )
-from interp_compose.models.bert import EncoderConfig, SmallEncoder
-from interp_compose.models.from_bert import encoder_from_bert
-from interp_compose.models.init import init_bert
-from interp_compose.text.wordpiece import WordPieces, WordPieceTokenizer
+from interp_compose.papers.cat.models.bert import EncoderConfig, SmallEncoder
+from interp_compose.papers.cat.models.from_bert import encoder_from_bert
+from interp_compose.papers.cat.models.init import init_bert
+from interp_compose.papers.cat.text.wordpiece import WordPieces, WordPieceTokenizer
+from interp_compose.papers.cat.training.pretraining import CatWeights, Pretraining
+from interp_compose.papers.cat.training.sentences import Lexicon, MaskedBatch, Passages, Sentences
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.loop import Trainer, trains
-from interp_compose.training.pretraining import CatWeights, Pretraining
-from interp_compose.training.sentences import Lexicon, MaskedBatch, Passages, Sentences
 
 SHAPES: Final = {
     "small": ({"n_layers": 4, "d_model": 128, "n_heads": 4, "d_mlp": 512}, 64, 32, 8192),

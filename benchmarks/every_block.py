@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("pretrained", nargs="+", help="each written by interp-compose pretrain")
     runs = []
     for folder in parser.parse_args(arguments).pretrained:
-        found = ic.Pretrained.load(folder)
+        found = ic.cat.Pretrained.load(folder)
         curve, codes = (
             rows[(rows["model"] == "cat") & (rows["seed"] == 0)].drop(columns=["model", "seed"])
             for rows in (found.frames["curve"], found.frames["codes_curve"])

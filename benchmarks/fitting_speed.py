@@ -21,7 +21,7 @@ import pandas as pd
 
 import interp_compose as ic
 from benchmarks.common import IMAGES, RESULTS, machine, plain_rows, write
-from interp_compose.studies.fitting_speed.figures import (
+from interp_compose.papers.complexity.studies.fitting_speed.figures import (
     fitting_epochs_figure,
     fitting_pairs_figure,
     violations_roc_figure,
@@ -50,21 +50,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     if options.out is None:
         parser.error("--out: expected a folder for the runs")
-    speed = ic.fitting_speed(
+    speed = ic.complexity.fitting_speed(
         RATES[options.norm],
         DEPTHS[options.norm],
         VIOLATIONS,
         options.out,
         seeds=5,
         first_seed=500,
-        run=ic.PhaseRun(norm=options.norm),
+        run=ic.complexity.PhaseRun(norm=options.norm),
     )
     print(speed.summary())
     keep(speed, options.norm)
     redraw(options.norm)
 
 
-def keep(speed: ic.FittingSpeed, norm: str) -> None:
+def keep(speed: ic.complexity.FittingSpeed, norm: str) -> None:
     """Write the result file of one norm."""
     roc = speed.roc
     tables = {

@@ -22,7 +22,7 @@ TABLES: Final = ("probes", "read_back", "cuts", "cap", "tokens", "reads", "entro
 LAYER: Final = ["model", "split", "stack", "layer"]
 
 
-def over_kinds(found: ic.Fusion) -> dict[str, pd.DataFrame]:
+def over_kinds(found: ic.lrf.Fusion) -> dict[str, pd.DataFrame]:
     """What fuse-attention reads, means over tokens: ``reads`` by layer, head and earlier layer,
     ``entropies`` by layer, in nats and as the ``share`` of the largest."""
     reads, entropies = found.reads, found.frames["entropies"]
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     tables: dict[str, list[object]] = {name: [] for name in TABLES}
     configs, seeds = [], set[int]()
     for folder in options.folders:
-        found = ic.Fusion.load(folder)
+        found = ic.lrf.Fusion.load(folder)
         configs.append({key: each for key, each in found.config.items() if key != "data"})
         seed = configs[-1].pop("seed")
         seeds.add(seed)

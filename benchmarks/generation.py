@@ -16,8 +16,8 @@ import interp_compose as ic
 from benchmarks.common import machine, spread, write
 
 TASKS = {
-    "addition": ic.addition,
-    "prontoqa": lambda: ic.prontoqa(longer=0, n_train=90_000, n_test=10_000),
+    "addition": ic.complexity.addition,
+    "prontoqa": lambda: ic.complexity.prontoqa(longer=0, n_train=90_000, n_test=10_000),
 }
 
 

@@ -68,12 +68,12 @@ from benchmarks.common import (
 )
 from benchmarks.sections import Row, Section, run
 from interp_compose.errors import CapabilityError
-from interp_compose.models.bert import EncoderConfig
 from interp_compose.models.encoder_decoder import EncoderDecoderModel
 from interp_compose.models.lens_model import LensModel
-from interp_compose.studies.core.sequence_data import SequenceData
+from interp_compose.papers.cat.models.bert import EncoderConfig
+from interp_compose.papers.cat.text.wordpiece import WordPieceTokenizer
+from interp_compose.papers.shared.grid.sequence_data import SequenceData
 from interp_compose.studies.transplant.options import TransplantOptions
-from interp_compose.text.wordpiece import WordPieceTokenizer
 from interp_compose.types import Example
 
 WHOLE_S: Final = 480.0
@@ -89,7 +89,7 @@ draws of the weights it varied up to 1.8 times in logits and 2.8 times in what s
 shows what goes wrong in bfloat16 alone; whether an edit is right is for float32 to show."""
 GOAL_S: Final = 60.0
 """Of the default phase diagram, 132 runs side by side."""
-PHASE_RUN: Final = ic.PhaseRun(
+PHASE_RUN: Final = ic.complexity.PhaseRun(
     d_model=16, d_mlp=20, samples=150, n_test=60, steps=12, batch_size=32
 )
 """In small."""
@@ -287,16 +287,16 @@ def _gpt2(on: Setting, dtype: str = "float32") -> tuple[LensModel, list[str]]:
 
 def diagram(on: Setting) -> Iterator[Row]:
     """A whole phase diagram, its runs side by side, and its verdicts beside the CPU's."""
-    run = PHASE_RUN if on.dry else ic.PhaseRun()
+    run = PHASE_RUN if on.dry else ic.complexity.PhaseRun()
     rates, decays, seeds = (
         ((0.4, 0.8), (0.01,), 1) if on.dry else (phase_diagram.RATES, phase_diagram.DECAYS, 3)
     )
     with TemporaryDirectory() as folder:  # kept runs would make a second time meaningless
         options = {"seeds": seeds, "first_seed": 200, "run": run, "where": "here"}
-        diagrams: list[ic.PhaseDiagram] = []
+        diagrams: list[ic.complexity.PhaseDiagram] = []
         taken = seconds(
             lambda: diagrams.append(
-                ic.phase_diagram(rates, decays, folder, **options, progress=False)
+                ic.complexity.phase_diagram(rates, decays, folder, **options, progress=False)
             )
         )
     (found,) = diagrams
@@ -313,7 +313,7 @@ def diagram(on: Setting) -> Iterator[Row]:
 
 def side_by_side_steps(on: Setting) -> Iterator[Row]:
     """Steps of many models as one program, over as many of one."""
-    run = PHASE_RUN if on.dry else ic.PhaseRun()
+    run = PHASE_RUN if on.dry else ic.complexity.PhaseRun()
     row = phases.together(on.device, 1 if on.dry else 3, 2 if on.dry else phases.GRID, run)
     yield {"what": "anchors", **row}
     data = SequenceData.of(ic.load_sequences("scan-turn-left").splits, one_sequence=True)

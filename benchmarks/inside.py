@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=200)
     options = parser.parse_args(arguments)
     for rates, names in SHOWN[options.norm].items():
-        figures = ic.mechanism(options.runs, rates, seed=options.seed).figures()
+        figures = ic.complexity.mechanism(options.runs, rates, seed=options.seed).figures()
         for name in names:
             picture = picture_bytes(figures[name])
             picture = picture if name in SHADES else few_colours(picture)

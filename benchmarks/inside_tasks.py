@@ -36,11 +36,11 @@ from torch import Tensor
 
 import interp_compose as ic
 from benchmarks.common import machine, plain_rows, write
-from interp_compose.models.small_decoder import SmallDecoderModel
+from interp_compose.papers.complexity.models.small_decoder import SmallDecoderModel
+from interp_compose.papers.lrf.grammar import ALONE, SCAN_KINDS, scan_marks
+from interp_compose.papers.shared.text.vocabulary import BOS, EOS
 from interp_compose.probes.rank import stable_rank
 from interp_compose.runs.files import read_json
-from interp_compose.studies.core.grammar import ALONE, SCAN_KINDS, scan_marks
-from interp_compose.text.vocabulary import BOS, EOS
 
 N: Final = 500
 """Sequences of a split."""

@@ -21,8 +21,8 @@ import pandas as pd
 
 import interp_compose as ic
 from benchmarks.watching import looks_of, matrix_means, watched, write_watched
-from interp_compose.studies.generalise import measure, run
-from interp_compose.studies.generalise.reads import WatchedSequence
+from interp_compose.papers.lrf.studies.generalise import measure, run
+from interp_compose.papers.lrf.studies.generalise.reads import WatchedSequence
 
 TASK: Final = "scan-turn-left"
 MODELS: Final = ("transformer", "lrf")
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args(arguments)
     with patch.object(measure, "TRAIN", "benchmarks.lrf_watched:train"):
-        found = ic.generalise(
+        found = ic.lrf.generalise(
             ic.load_sequences(TASK), MODELS, options.out, seeds=options.seeds, where="workers"
         )
     curve = found.frames["curve"]

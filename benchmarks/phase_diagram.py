@@ -22,8 +22,8 @@ import pandas as pd
 
 import interp_compose as ic
 from benchmarks.common import IMAGES, RESULTS, machine, plain_rows, spread_of, write
-from interp_compose.studies.anchors.phase import doubt_of
-from interp_compose.studies.phases.figures import (
+from interp_compose.papers.complexity.studies.anchors.phase import doubt_of
+from interp_compose.papers.complexity.studies.phases.figures import (
     phase_bubble_figure,
     phase_curve_figure,
     phase_map_figure,
@@ -55,13 +55,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     if options.out is None:
         parser.error("--out: expected a folder for the runs")
-    diagram = ic.phase_diagram(
+    diagram = ic.complexity.phase_diagram(
         RATES,
         DECAYS,
         options.out,
         seeds=options.seeds,
         first_seed=options.first_seed,
-        run=ic.PhaseRun(norm=options.norm, clip=None if options.unclipped else 1.0),
+        run=ic.complexity.PhaseRun(norm=options.norm, clip=None if options.unclipped else 1.0),
     )
     print(diagram.summary())
     if options.again:

@@ -31,12 +31,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--norm", default="pre", choices=tuple(RATES))
     options = parser.parse_args(arguments)
-    rates, run = RATES[options.norm], ic.PhaseRun(norm=options.norm)
-    diagram = ic.phase_diagram(
+    rates, run = RATES[options.norm], ic.complexity.PhaseRun(norm=options.norm)
+    diagram = ic.complexity.phase_diagram(
         rates, [DECAY], options.out, seeds=len(SEEDS), first_seed=min(SEEDS), run=run
     )
     print(diagram.summary())
-    inside = {seed: ic.mechanism(options.out, rates, seed=seed) for seed in SEEDS}
+    inside = {seed: ic.complexity.mechanism(options.out, rates, seed=seed) for seed in SEEDS}
     orders = pd.concat([one.orders for one in inside.values()])
     circuits = diagram.circuits.drop(columns=["seed", "weight_decay"])
     write(

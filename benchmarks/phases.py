@@ -31,9 +31,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from benchmarks.common import machine, seconds, spread, timed, write
-from interp_compose.models.decoder import SmallDecoder
-from interp_compose.studies.anchors.run import PhaseRun, train
-from interp_compose.training.parallel import NextOfSequence, ParallelTrainer
+from interp_compose.papers.complexity.studies.anchors.run import PhaseRun, train
+from interp_compose.papers.shared.models.decoder import SmallDecoder
+from interp_compose.papers.shared.training.parallel import NextOfSequence, ParallelTrainer
 
 STEPS = 40
 GRID = 108

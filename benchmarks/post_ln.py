@@ -23,9 +23,9 @@ import torch
 import interp_compose as ic
 from benchmarks.anchor_runs import finished, keep, last_look
 from benchmarks.common import machine, write
-from interp_compose.models.init import init_weights
-from interp_compose.models.small_decoder import SmallDecoderModel
-from interp_compose.studies.anchors.phase import phase_of
+from interp_compose.papers.complexity.models.init import init_weights
+from interp_compose.papers.complexity.models.small_decoder import SmallDecoderModel
+from interp_compose.papers.complexity.studies.anchors.phase import phase_of
 
 SMALL: Final = 0.8
 LARGE: Final = 0.5
@@ -54,19 +54,19 @@ def train(config: Mapping[str, Any], folder: Path) -> None:
     """One run; the last look into ``folder``."""
     options = {**config}
     large = options.pop("large", None)
-    run = ic.PhaseRun(**options)
+    run = ic.complexity.PhaseRun(**options)
     task = run.task
     model = run.model(task)
     if large is not None:
         rates = dict.fromkeys(("embed", "qk", "vo", "mlp"), run.init_rate)
         rates[large] = LARGE
-        init_weights(model, ic.InitRates(**rates), seed=run.stream("init"))
+        init_weights(model, ic.complexity.InitRates(**rates), seed=run.stream("init"))
     share = attention_share(SmallDecoderModel(model, name="start"), task)
     keep(folder, {**last_look(run, task, model), "attention_share": share})
 
 
 @torch.no_grad()
-def attention_share(model: SmallDecoderModel, task: ic.AnchorTask) -> float:
+def attention_share(model: SmallDecoderModel, task: ic.complexity.AnchorTask) -> float:
     """What attention adds, over what it is added to."""
     tokens = task.sample("train", 64, seed=0).tokens
     names = [

@@ -34,13 +34,13 @@ from torch.nn.functional import cross_entropy
 
 import interp_compose as ic
 from benchmarks.common import kept_for_backward, machine, spread, timed, write
-from interp_compose.models.init import init_xavier
-from interp_compose.models.seq2seq import Fuse, Seq2SeqConfig, SmallSeq2Seq, sinusoids
-from interp_compose.studies.core.sequence_data import SequenceData
-from interp_compose.studies.generalise.run import SequenceRun
-from interp_compose.text.vocabulary import BOS
+from interp_compose.papers.lrf.models.init import init_xavier
+from interp_compose.papers.lrf.models.seq2seq import Fuse, Seq2SeqConfig, SmallSeq2Seq, sinusoids
+from interp_compose.papers.lrf.studies.generalise.run import SequenceRun
+from interp_compose.papers.shared.grid.sequence_data import SequenceData
+from interp_compose.papers.shared.text.vocabulary import BOS
+from interp_compose.papers.shared.training.sequence_objective import SequenceBatch, TargetSequence
 from interp_compose.training.loop import Trainer
-from interp_compose.training.sequences import SequenceBatch, TargetSequence
 
 SHAPES: Final[dict[str, tuple[dict[str, int], tuple[int, int, int]]]] = {
     "small": (
@@ -216,7 +216,7 @@ def scan(device: str, repeats: int, sequences: int = SEQUENCES) -> dict[str, Any
     data = SequenceData.of(ic.load_sequences("scan-length").splits)
     order = np.random.default_rng(0).permutation(len(data.splits["train"]))[:sequences]
     pairs = [data.splits["train"][i] for i in order]
-    settings = ic.SequenceTraining(dropout=0.0, epochs=10**6)
+    settings = ic.lrf.SequenceTraining(dropout=0.0, epochs=10**6)
     run = SequenceRun(**asdict(settings), data="", model="transformer")
     model = SmallSeq2Seq(run.model_config(data)).to(device)
     init_xavier(model, seed=0)

@@ -27,17 +27,17 @@ import pandas as pd
 
 import interp_compose as ic
 from benchmarks.common import IMAGES, RESULTS as RESULTS_FOLDER, machine, plain_rows, write
+from interp_compose.papers.complexity.grid.settings import with_settings
+from interp_compose.papers.complexity.studies.task_phases import figures as task_figures
+from interp_compose.papers.complexity.studies.task_phases.result import FITTED
+from interp_compose.papers.complexity.studies.text_phases.figures import perplexity_figure
+from interp_compose.papers.complexity.studies.text_phases.result import measures_of, summary_of_text
+from interp_compose.papers.lrf.studies.generalise import figures as generalise_figures
+from interp_compose.papers.shared.grid.figures import MOST_KINDS
+from interp_compose.papers.shared.grid.shares import ALL, differences_of, shares_of, summary_of
 from interp_compose.plots.interactive import ChartFigure
 from interp_compose.runs.files import read_json
 from interp_compose.stats.seeds import paired_difference
-from interp_compose.studies.core.figures import MOST_KINDS
-from interp_compose.studies.core.settings import with_settings
-from interp_compose.studies.core.shares import ALL, differences_of, shares_of, summary_of
-from interp_compose.studies.generalise import figures as generalise_figures
-from interp_compose.studies.task_phases import figures as task_figures
-from interp_compose.studies.task_phases.result import FITTED
-from interp_compose.studies.text_phases.figures import perplexity_figure
-from interp_compose.studies.text_phases.result import measures_of, summary_of_text
 
 AXES: Final[Mapping[str, Sequence[str]]] = {
     "generalise": ("model",),
@@ -45,11 +45,18 @@ AXES: Final[Mapping[str, Sequence[str]]] = {
     "text_phases": ("init_rate", "weight_decay", "size"),
 }
 """What tells the settings of a study apart, beside the seed."""
-RESULTS: Final[Mapping[str, type[ic.Generalisation] | type[ic.TaskPhases] | type[ic.TextPhases]]]
+RESULTS: Final[
+    Mapping[
+        str,
+        type[ic.lrf.Generalisation]
+        | type[ic.complexity.TaskPhases]
+        | type[ic.complexity.TextPhases],
+    ]
+]
 RESULTS = {
-    "generalise": ic.Generalisation,
-    "task_phases": ic.TaskPhases,
-    "text_phases": ic.TextPhases,
+    "generalise": ic.lrf.Generalisation,
+    "task_phases": ic.complexity.TaskPhases,
+    "text_phases": ic.complexity.TextPhases,
 }
 
 
@@ -61,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     folders = parser.parse_args(arguments).folders
     study = read_json(Path(folders[0]) / "result.json")["config"]["study"]
     if study == "concept_graphs":
-        keep_concepts(ic.ConceptGraphs.load(folders[0]))
+        keep_concepts(ic.complexity.ConceptGraphs.load(folders[0]))
         return
     axes, together = AXES[study], dict[str, Any]()
     for folder in folders:
@@ -94,7 +101,7 @@ def measured_of(study: str) -> str:
 
 
 def tables_of(
-    found: ic.Generalisation | ic.TaskPhases | ic.TextPhases, study: str
+    found: ic.lrf.Generalisation | ic.complexity.TaskPhases | ic.complexity.TextPhases, study: str
 ) -> dict[str, pd.DataFrame]:
     """What is kept of a result: runs, what was measured at the end, and the curves' ends."""
     axes, curve = AXES[study], found.frames["curve"]
@@ -105,10 +112,10 @@ def tables_of(
         measured: found.frames[measured],
         "curve_ends": curve[curve["step"] == last],
     }
-    if isinstance(found, ic.Generalisation):
+    if isinstance(found, ic.lrf.Generalisation):
         tables |= {"runs": found.frames["runs"], "curve": curve}
         tables["depths"] = generalise_figures.read_depths(found.reads)
-    if isinstance(found, ic.TaskPhases):
+    if isinstance(found, ic.complexity.TaskPhases):
         fits = found.epochs_to_fit().drop(columns="setting")
         fits = fits.rename(columns={"epochs": "epochs_to_fit", "steps": "steps_to_fit"})
         tables["runs"] = tables["runs"].merge(fits)
@@ -162,7 +169,7 @@ def draw(name: str) -> None:
             drawn.save(IMAGES / f"{name}_{figure}.png")
 
 
-def keep_concepts(found: ic.ConceptGraphs) -> None:
+def keep_concepts(found: ic.complexity.ConceptGraphs) -> None:
     """All but times and images, of which the figures show some. What began with numbers drawn from
     a normal has a file of its own."""
     tables = {

@@ -2,7 +2,7 @@
 ``python -m benchmarks.side_by_side``.
 
 Turn about, on the same batches of SCAN: a training step of the default decoder alone, and one of
-several of them side by side (:mod:`interp_compose.training.side_by_side`). For a GPU; on a CPU
+several of them side by side (:mod:`interp_compose.papers.shared.training.side_by_side`). For a GPU; on a CPU
 there is little to gain.
 """
 
@@ -17,14 +17,14 @@ import torch
 
 import interp_compose as ic
 from benchmarks.common import machine, spread, timed, write
-from interp_compose.models.decoder import DecoderConfig, SmallDecoder
-from interp_compose.models.init import init_weights
-from interp_compose.studies.core.sequence_data import SequenceData
-from interp_compose.text.vocabulary import BOS
+from interp_compose.papers.complexity.models.init import init_weights
+from interp_compose.papers.shared.grid.sequence_data import SequenceData
+from interp_compose.papers.shared.models.decoder import DecoderConfig, SmallDecoder
+from interp_compose.papers.shared.text.vocabulary import BOS
+from interp_compose.papers.shared.training.sequence_objective import ContinuedBatch, TargetSequence
+from interp_compose.papers.shared.training.side_by_side import SideBySide, SideBySideTrainer
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.loop import Trainer, trains
-from interp_compose.training.sequences import ContinuedBatch, TargetSequence
-from interp_compose.training.side_by_side import SideBySide, SideBySideTrainer
 
 NUMBERS: Final = (4, 12, 36)
 CONFIG: Final = TrainConfig(batch_tokens=2048, epochs=100, lr=1e-4)

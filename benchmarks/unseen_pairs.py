@@ -16,8 +16,8 @@ import pandas as pd
 import torch
 
 from benchmarks.common import machine, plain_rows, spread_of, write
-from interp_compose.studies.anchors.finished import finished_runs
-from interp_compose.tasks.anchors import AnchorTask
+from interp_compose.papers.complexity.studies.anchors.finished import finished_runs
+from interp_compose.papers.complexity.tasks.anchors import AnchorTask
 
 DECAY = 0.01
 INPUTS = 1000

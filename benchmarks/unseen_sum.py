@@ -24,17 +24,17 @@ import interp_compose as ic
 from benchmarks.anchor_runs import finished, keep, last_look
 from benchmarks.common import machine, write
 from benchmarks.unseen_pairs import SHARES, seen_sums, shares, sum_of
-from interp_compose.models.small_decoder import SmallDecoderModel
-from interp_compose.studies.anchors.phase import phase_of
+from interp_compose.papers.complexity.models.small_decoder import SmallDecoderModel
+from interp_compose.papers.complexity.studies.anchors.phase import phase_of
 
 SHIFTS: Final = (-8, 3, 7, 4, 8)
 NORMS: Final = ("post", "pre")
 RUN: Final = {"init_rate": 0.8, "weight_decay": 0.01}
 
 
-def task_of(d: int) -> ic.AnchorTask:
+def task_of(d: int) -> ic.complexity.AnchorTask:
     """The paper's task, but for what d adds."""
-    task = ic.AnchorTask()
+    task = ic.complexity.AnchorTask()
     return replace(task, anchors={**task.anchors, "d": d})
 
 
@@ -42,7 +42,7 @@ def train(config: Mapping[str, Any], folder: Path) -> None:
     """One run; its last look, and what it answers to the unseen pairs, into ``folder``."""
     options = {**config}
     task = task_of(options.pop("d"))
-    run = ic.PhaseRun(**options)
+    run = ic.complexity.PhaseRun(**options)
     model = run.model(task)
     last = last_look(run, task, model)
     data = task.sample("ood", run.n_test, seed=run.stream("ood"))

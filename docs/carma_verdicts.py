@@ -24,7 +24,7 @@ from docs.verdicts import (
     judged,
     sure,
 )
-from interp_compose.studies.carma.paper import paper_numbers
+from interp_compose.papers.carma.paper import paper_numbers
 
 CLAIMS: Final = Claims()
 COMPOSITION: Final = "The gain is one of composition"

@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import Any, Final
 
 from docs.measured import Table, read
-from interp_compose.studies.anchors.phase import doubt_of
+from interp_compose.papers.complexity.studies.anchors.phase import doubt_of
 
 ONSETS: Final = {
     "pre": "pre-LN",

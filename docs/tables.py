@@ -37,8 +37,8 @@ from docs import (
 )
 from docs.measured import RESULTS, Table
 from interp_compose.cli import COMMANDS, ON_RESULTS, main as interp_compose
-from interp_compose.studies.anchors.presets import PRESETS
-from interp_compose.studies.anchors.run import PhaseRun
+from interp_compose.papers.complexity.studies.anchors.presets import PRESETS
+from interp_compose.papers.complexity.studies.anchors.run import PhaseRun
 from interp_compose.tasks.mini import idm as mini_idm, sst as mini_sst
 from interp_compose.tasks.prompts import PAPER_MODELS, TEMPLATES
 from interp_compose.training.carma import CarmaConfig, default_layers

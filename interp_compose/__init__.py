@@ -24,6 +24,7 @@ if in_notebook():
         import tqdm.auto  # noqa: F401
 
 _named, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+PAPERS = ("carma", "complexity", "lrf", "cat")
 
 
 def __getattr__(name: str) -> Any:
@@ -32,6 +33,7 @@ def __getattr__(name: str) -> Any:
     except AttributeError as error:
         from interp_compose.errors import did_you_mean
 
+        where = [f"ic.{paper}.{name}" for paper in PAPERS if name in _named(paper).__all__]
+        told = f"; it is {' or '.join(where)}" if where else did_you_mean(name, __all__)
         # obj=None: Python, which knows names by obj, would add the same question
-        message = f"{error}{did_you_mean(name, __all__)}"
-        raise AttributeError(message, name=name, obj=None) from None
+        raise AttributeError(f"{error}{told}", name=name, obj=None) from None

@@ -1,7 +1,7 @@
 """The command line: one command per study.
 
 A command's options are a dataclass of the study's ``options.py``; ``run`` in its ``measure.py`` is
-given them and returns the result.
+given them and returns the result. Both are imported when the command is given.
 """
 
 from __future__ import annotations
@@ -22,68 +22,45 @@ from typing import TYPE_CHECKING, Any, Final
 import tyro
 
 from interp_compose._versions import __version__
-from interp_compose.studies.ablation.options import AblationCommand
-from interp_compose.studies.audit.options import AuditCommand
-from interp_compose.studies.cap.options import CapCommand
-from interp_compose.studies.carma.options import CarmaCommand
-from interp_compose.studies.codes.options import CodesCommand
-from interp_compose.studies.concept_graphs.options import ConceptGraphsCommand
-from interp_compose.studies.encoders.options import EncodersCommand
-from interp_compose.studies.fitting_speed.options import SpeedCommand
-from interp_compose.studies.fusion.options import FusionCommand
-from interp_compose.studies.generalise.options import GeneraliseCommand
-from interp_compose.studies.mechanism.options import MechanismCommand
-from interp_compose.studies.phases.options import PhasesCommand
-from interp_compose.studies.pretrain.options import PretrainCommand
-from interp_compose.studies.saved.options import CompareCommand, PlotCommand
-from interp_compose.studies.similarity.options import SimilarityCommand
-from interp_compose.studies.task_phases.options import TaskPhasesCommand
-from interp_compose.studies.text_phases.options import TextPhasesCommand
-from interp_compose.studies.transplant.options import TransplantCommand
-from interp_compose.studies.weights.options import WeightsCommand
 
 if TYPE_CHECKING:
     from interp_compose.studies.core.result import StudyResult
 
-COMMANDS: Final[Mapping[str, tuple[type, str]]] = {
-    "cap": (CapCommand, "cap.measure:run"),
-    "transplant": (TransplantCommand, "transplant.measure:run"),
-    "similarity": (SimilarityCommand, "similarity.measure:run"),
-    "ablate": (AblationCommand, "ablation.measure:run"),
-    "audit": (AuditCommand, "audit.measure:run"),
-    "weights": (WeightsCommand, "weights.measure:run"),
-    "carma": (CarmaCommand, "carma.measure:run"),
-    "phases": (PhasesCommand, "phases.measure:run"),
-    "task-phases": (TaskPhasesCommand, "task_phases.measure:run"),
-    "concept-graphs": (ConceptGraphsCommand, "concept_graphs.measure:run"),
-    "text-phases": (TextPhasesCommand, "text_phases.measure:run"),
-    "speed": (SpeedCommand, "fitting_speed.measure:run"),
-    "generalise": (GeneraliseCommand, "generalise.measure:run"),
-    "pretrain": (PretrainCommand, "pretrain.measure:run"),
-    "mechanism": (MechanismCommand, "mechanism.measure:run"),
-    "fusion": (FusionCommand, "fusion.measure:run"),
-    "encoders": (EncodersCommand, "encoders.measure:run"),
-    "codes": (CodesCommand, "codes.measure:run"),
+COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    "cap": ("studies.cap", "CapCommand"),
+    "transplant": ("studies.transplant", "TransplantCommand"),
+    "similarity": ("studies.similarity", "SimilarityCommand"),
+    "ablate": ("studies.ablation", "AblationCommand"),
+    "audit": ("studies.audit", "AuditCommand"),
+    "weights": ("studies.weights", "WeightsCommand"),
+    "carma": ("papers.carma", "CarmaCommand"),
+    "phases": ("papers.complexity.studies.phases", "PhasesCommand"),
+    "task-phases": ("papers.complexity.studies.task_phases", "TaskPhasesCommand"),
+    "concept-graphs": ("papers.complexity.studies.concept_graphs", "ConceptGraphsCommand"),
+    "text-phases": ("papers.complexity.studies.text_phases", "TextPhasesCommand"),
+    "speed": ("papers.complexity.studies.fitting_speed", "SpeedCommand"),
+    "mechanism": ("papers.complexity.studies.mechanism", "MechanismCommand"),
+    "generalise": ("papers.lrf.studies.generalise", "GeneraliseCommand"),
+    "fusion": ("papers.lrf.studies.fusion", "FusionCommand"),
+    "pretrain": ("papers.cat.studies.pretrain", "PretrainCommand"),
+    "encoders": ("papers.cat.studies.encoders", "EncodersCommand"),
+    "codes": ("papers.cat.studies.codes", "CodesCommand"),
 }
-"""Each command's options, and the function in a study's folder that carries it out."""
-ON_RESULTS: Final[Mapping[str, tuple[type, str]]] = {
-    "plot": (PlotCommand, "saved.plot:run"),
-    "compare": (CompareCommand, "saved.compare:run"),
+"""Each command's folder, and the class of its options in ``options.py`` there; ``run`` in
+``measure.py`` carries it out."""
+ON_RESULTS: Final[Mapping[str, tuple[str, str]]] = {
+    "plot": ("studies.saved", "PlotCommand"),
+    "compare": ("studies.saved", "CompareCommand"),
 }
-"""Commands that measure nothing: their function returns what is printed."""
+"""Commands that measure nothing: ``run`` in a file of their name returns what is printed."""
 GROUPS: Final = {
     "measure a model": ("cap", "transplant", "similarity", "ablate", "audit", "weights"),
-    "train and compare": (
-        "carma",
-        "phases",
-        "task-phases",
-        "concept-graphs",
-        "text-phases",
-        "speed",
-        "generalise",
-        "pretrain",
+    "CARMA": ("carma",),
+    "complexity control": (
+        *("phases", "task-phases", "concept-graphs", "text-phases", "speed", "mechanism"),
     ),
-    "look inside what was trained": ("mechanism", "fusion", "encoders", "codes"),
+    "LRF": ("generalise", "fusion"),
+    "CAT": ("pretrain", "encoders", "codes"),
     "saved results": ("plot", "compare"),
 }
 """Of commands, in the order of the help."""
@@ -188,33 +165,50 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _parsed(argv: Sequence[str]) -> Any:
     """The command; with --paper, all other options have the paper's defaults."""
-    kinds: dict[str, Any] = {
-        name: options for name, (options, _) in {**COMMANDS, **ON_RESULTS}.items()
-    }
     name = argv[0]
-    if name not in kinds:
+    known = {**COMMANDS, **ON_RESULTS}
+    if name not in known:
         if not name.startswith("-"):
             from interp_compose.errors import did_you_mean
 
             meant = (
-                did_you_mean(name, [*kinds, *RENAMED]) or f"; expected one of {', '.join(kinds)}"
+                did_you_mean(name, [*known, *RENAMED]) or f"; expected one of {', '.join(known)}"
             )
             print(f"interp-compose has no command {name!r}{meant}", file=sys.stderr)
             raise SystemExit(2)
         return tyro.extras.subcommand_cli_from_dict(
-            kinds, prog="interp-compose", description=ABOUT, args=argv, registry=READABLE
+            {each: options_of(each) for each in known},
+            prog="interp-compose",
+            description=ABOUT,
+            args=argv,
+            registry=READABLE,
         )
+    kind = options_of(name)
     given = list(argv[1:])
     if name in COMMANDS and not any(word.partition("=")[0] == "--out" for word in given):
         given = ["--out", f"out/{name}", *given]
     if {"-h", "--help"} & {*given}:
-        _wrap_help(kinds[name])
+        _wrap_help(kind)
     prog = f"interp-compose {name}"  # suggestions for a misspelt option are then its own options
-    command: Any = tyro.cli(kinds[name], prog=prog, args=given, registry=READABLE)
+    command: Any = tyro.cli(kind, prog=prog, args=given, registry=READABLE)
     preset = command.preset() if hasattr(command, "preset") else None
     if preset is None:
         return command
     return tyro.cli(type(command), default=preset, args=given, registry=READABLE)
+
+
+def options_of(name: str) -> Any:
+    """The class of a command's options."""
+    folder, options = {**COMMANDS, **ON_RESULTS}[name]
+    return pkgutil.resolve_name(f"interp_compose.{folder}.options:{options}")
+
+
+def _name_of(command: Any) -> str:
+    """The command that was given, whose class has its folder's options."""
+    kind = type(command)
+    every = {**COMMANDS, **ON_RESULTS}.items()
+    place = kind.__module__.removeprefix("interp_compose."), kind.__name__
+    return next(name for name, (at, own) in every if (f"{at}.options", own) == place)
 
 
 def _wrap_help(command: type) -> None:
@@ -290,7 +284,7 @@ def _interrupted(command: Any) -> str:
     """What is said of a command that was stopped: whether it resumes."""
     from interp_compose.runs.folder import RESUMABLE
 
-    if type(command) in [kind for kind, _ in ON_RESULTS.values()]:
+    if _name_of(command) in ON_RESULTS:
         return "Interrupted."
     folder = command.output.out
     if any(next(folder.rglob(kind), None) for kind in RESUMABLE):
@@ -300,19 +294,18 @@ def _interrupted(command: Any) -> str:
 
 def _run(command: Any) -> int:
     """Carry out a command; the exit status of its result."""
-    for kind, run in ON_RESULTS.values():
-        if type(command) is kind:
-            told = pkgutil.resolve_name(f"interp_compose.studies.{run}")(command)
-            with _while_read():
-                print(told)
-            return 0
+    name = _name_of(command)
+    if name in ON_RESULTS:
+        text = pkgutil.resolve_name(f"interp_compose.{ON_RESULTS[name][0]}.{name}:run")(command)
+        with _while_read():
+            print(text)
+        return 0
     output = command.output
     if output.quiet:
         from transformers.utils import logging
 
         logging.disable_progress_bar()  # of loading weights
-    run = next(run for options, run in COMMANDS.values() if type(command) is options)
-    result = pkgutil.resolve_name(f"interp_compose.studies.{run}")(command)
+    result = pkgutil.resolve_name(f"interp_compose.{COMMANDS[name][0]}.measure:run")(command)
     is_first = os.environ.get("RANK", "0") == "0"  # of several processes, under torchrun
     if is_first and not output.quiet:
         with _while_read():

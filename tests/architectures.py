@@ -486,9 +486,9 @@ def build_native(*, seed: int = 0, rotary: bool = True) -> Any:
 
 def load(name: str, *, seed: int = 0) -> Any:
     """The model as ``load_model`` gives it; ``"native, positions"`` has no rotary embedding."""
-    from interp_compose.models.decoder import DecoderConfig
     from interp_compose.models.load import load_model
-    from interp_compose.models.small_decoder import small_decoder
+    from interp_compose.papers.complexity.models.small_decoder import small_decoder
+    from interp_compose.papers.shared.models.decoder import DecoderConfig
 
     if name in SMALL:
         sizes: dict[str, Any] = {"d_vocab": D_VOCAB, "n_ctx": N_CTX, "n_layers": N_LAYERS}

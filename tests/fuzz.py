@@ -47,8 +47,8 @@ from hypothesis import HealthCheck, Phase, seed, settings
 import interp_compose as ic
 from interp_compose import cli
 from interp_compose.errors import InputError, InterpComposeError
-from interp_compose.models.decoder import SmallDecoder
-from interp_compose.studies.carma.result import Comparison
+from interp_compose.papers.carma.result import Comparison
+from interp_compose.papers.shared.models.decoder import SmallDecoder
 from tests import architectures
 from tests.studies.carma_tables import CONFIG, make_tables
 from tests.studies.conftest import TEXTS, splitting_tokenizer
@@ -100,8 +100,8 @@ class World:
 
     @cached_property
     def model(self) -> Any:
-        shape = ic.DecoderConfig(d_vocab=97, n_ctx=61, d_model=8, d_mlp=8)
-        model = ic.small_decoder(shape, init_rate=0.3, seed=0, tokenizer=self.tokenizer)
+        shape = ic.complexity.DecoderConfig(d_vocab=97, n_ctx=61, d_model=8, d_mlp=8)
+        model = ic.complexity.small_decoder(shape, init_rate=0.3, seed=0, tokenizer=self.tokenizer)
         model.require("resume", "mask_attention")  # probes run once, and are no work of a call's
         model.n_neurons()
         return model
@@ -175,7 +175,9 @@ class World:
 
     @cached_property
     def run(self) -> Any:
-        return ic.PhaseRun(d_model=8, d_mlp=8, n_layers=1, samples=150, steps=2, n_test=20)
+        return ic.complexity.PhaseRun(
+            d_model=8, d_mlp=8, n_layers=1, samples=150, steps=2, n_test=20
+        )
 
     @cached_property
     def phases(self) -> Path:
@@ -185,7 +187,7 @@ class World:
 
     def diagram_in(self, out: Path) -> Any:
         options: Any = {"seeds": 1, "run": self.run, "where": "here", "progress": False}
-        return ic.phase_diagram([0.4, 0.8], [0.01], out, **options)
+        return ic.complexity.phase_diagram([0.4, 0.8], [0.01], out, **options)
 
     @cached_property
     def diagram(self) -> Any:
@@ -197,8 +199,8 @@ class World:
 
     @cached_property
     def seq2seq(self) -> Any:
-        shape = ic.Seq2SeqConfig(9, 8, 5, 1, 1, d_model=8, n_heads=2, d_mlp=8)
-        return ic.small_seq2seq(shape, seed=0)
+        shape = ic.lrf.Seq2SeqConfig(9, 8, 5, 1, 1, d_model=8, n_heads=2, d_mlp=8)
+        return ic.lrf.small_seq2seq(shape, seed=0)
 
     @cached_property
     def sequences(self) -> Any:
@@ -208,26 +210,26 @@ class World:
     @cached_property
     def sequence_run(self) -> Any:
         shape = {"n_encoder_layers": 1, "n_decoder_layers": 1, "d_model": 8, "n_heads": 2}
-        return ic.SequenceTraining(**shape, d_mlp=8, max_steps=2, n_looks=1, n_curve=2)
+        return ic.lrf.SequenceTraining(**shape, d_mlp=8, max_steps=2, n_looks=1, n_curve=2)
 
     @cached_property
     def image_run(self) -> Any:
         few = {"samples": 8, "max_steps": 2, "n_steps": 4, "sample_steps": 1, "n_images": 1}
-        return ic.ImageTraining(**few, channels=(2,), n_looks=1, n_curve=1)
+        return ic.complexity.ImageTraining(**few, channels=(2,), n_looks=1, n_curve=1)
 
     @cached_property
     def compared(self) -> Any:
         options: Any = {"seeds": 1, "run": self.sequence_run, "where": "here", "progress": False}
-        return ic.generalise(self.sequences, ["lrf"], self.root / "compared", **options)
+        return ic.lrf.generalise(self.sequences, ["lrf"], self.root / "compared", **options)
 
     @cached_property
     def fusion(self) -> Any:
         assert self.compared
-        return ic.fusion(self.root / "compared", n_pairs=2, n_probe=8, progress=False)
+        return ic.lrf.fusion(self.root / "compared", n_pairs=2, n_probe=8, progress=False)
 
     @cached_property
     def mechanism(self) -> Any:
-        return ic.mechanism(self.phases, [0.4, 0.8], progress=False)
+        return ic.complexity.mechanism(self.phases, [0.4, 0.8], progress=False)
 
     @cached_property
     def history(self) -> Any:
@@ -236,7 +238,7 @@ class World:
 
     @cached_property
     def anchors(self) -> Any:
-        return ic.AnchorTask()
+        return ic.complexity.AnchorTask()
 
     @cached_property
     def data(self) -> Any:
@@ -277,7 +279,7 @@ class World:
 
     @cached_property
     def sememes(self) -> Any:
-        return ic.Sememes(("animal", "act"), {"a": (0,), "b": (0,), "sees": (1,), "runs": (1,)})
+        return ic.cat.Sememes(("animal", "act"), {"a": (0,), "b": (0,), "sees": (1,), "runs": (1,)})
 
     @cached_property
     def annotations(self) -> Path:
@@ -294,7 +296,7 @@ class World:
     @cached_property
     def encoder_run(self) -> Any:
         shape = {"n_ctx": 16, "n_layers": 1, "d_model": 8, "n_heads": 2, "d_mlp": 8, "n_codes": 3}
-        return ic.EncoderTraining(**shape, max_steps=2, batch_tokens=99, n_looks=1, n_curve=2)
+        return ic.cat.EncoderTraining(**shape, max_steps=2, batch_tokens=99, n_looks=1, n_curve=2)
 
     @cached_property
     def pretrained(self) -> Any:
@@ -303,7 +305,7 @@ class World:
     @cached_property
     def trained_encoders(self) -> Any:
         options: Any = {"seeds": 1, "run": self.encoder_run, "where": "here", "progress": False}
-        ic.pretrain(
+        ic.cat.pretrain(
             self.sentences, ["bert"], self.root / "bert", held_out=0.3, vocab_size=30, **options
         )
         return self.root / "bert"
@@ -312,7 +314,7 @@ class World:
     def trained_codes(self) -> Any:
         options: Any = {"seeds": 1, "run": self.encoder_run, "where": "here", "progress": False}
         options |= {"sememes": self.sememes, "held_out_words": 0.5}
-        ic.pretrain(
+        ic.cat.pretrain(
             self.sentences, ["cat"], self.root / "cat", held_out=0.3, vocab_size=30, **options
         )
         return self.root / "cat"
@@ -334,8 +336,8 @@ class World:
 
     @cached_property
     def labelled(self) -> Any:
-        items = tuple(ic.LabelledText(f"the dog {i}", None, float(i % 2)) for i in range(6))
-        return ic.LabelledTask("names", {"train": items, "test": items}, ("no", "yes"))
+        items = tuple(ic.cat.LabelledText(f"the dog {i}", None, float(i % 2)) for i in range(6))
+        return ic.cat.LabelledTask("names", {"train": items, "test": items}, ("no", "yes"))
 
     @cached_property
     def squad(self) -> Any:
@@ -375,7 +377,9 @@ class World:
 
     @cached_property
     def thesaurus(self) -> Any:
-        return ic.ThesaurusSource({"shore": ["coast"], "wooden": ["timber"], "house": ["home"]})
+        return ic.carma.ThesaurusSource(
+            {"shore": ["coast"], "wooden": ["timber"], "house": ["home"]}
+        )
 
 
 W = World()
@@ -542,7 +546,7 @@ def calls_of_numbers() -> Iterator[Call]:
     yield called(ic.spectral_entropy, A=matrix)
     yield called(ic.condensation, W=matrix, threshold=0.4)
     yield called(
-        ic.embedding_geometry,
+        ic.complexity.embedding_geometry,
         W_E=lambda: torch.randn(9, 5),
         tokens=lambda: [0, 1, 2, 3, 5],
         components=2,
@@ -596,9 +600,9 @@ def calls_of_numbers() -> Iterator[Call]:
     for name in ("resolved", "captured_layers", "hook_names"):
         yield called(getattr(ic.CarmaConfig(), name), n_layers=4)
     yield called(ic.CarmaConfig.from_paper, model="gpt2", task="idm")
-    yield called(ic.InitRates, embed=0.5, qk=0.5, vo=0.5, mlp=0.5)
+    yield called(ic.complexity.InitRates, embed=0.5, qk=0.5, vo=0.5, mlp=0.5)
     yield called(
-        ic.DecoderConfig,
+        ic.complexity.DecoderConfig,
         d_vocab=20,
         n_ctx=9,
         n_layers=1,
@@ -611,7 +615,7 @@ def calls_of_numbers() -> Iterator[Call]:
         biases="all",
     )
     yield called(
-        ic.Seq2SeqConfig,
+        ic.lrf.Seq2SeqConfig,
         d_vocab=9,
         d_vocab_out=8,
         n_ctx=5,
@@ -645,12 +649,12 @@ def calls_of_numbers() -> Iterator[Call]:
         "eps": 1e-12,
         "dropout": 0.1,
     }
-    yield called(ic.EncoderConfig, **encoder)
-    shape = ic.EncoderConfig(**encoder)
-    yield called(ic.small_encoder, config=lambda: shape, seed=0, tokenizer=None)
+    yield called(ic.cat.EncoderConfig, **encoder)
+    shape = ic.cat.EncoderConfig(**encoder)
+    yield called(ic.cat.small_encoder, config=lambda: shape, seed=0, tokenizer=None)
     modules: dict[str, Any] = {name: encoder[name] for name in ("n_codes", "composer")}
     yield called(
-        ic.composed_encoder,
+        ic.cat.composed_encoder,
         2,
         model=lambda: W.bert,
         seed=0,
@@ -660,8 +664,8 @@ def calls_of_numbers() -> Iterator[Call]:
         frozen=True,
     )
     yield called(
-        ic.small_seq2seq,
-        config=lambda: ic.Seq2SeqConfig(9, 8, 5, 1, 1, d_model=8, n_heads=2, d_mlp=8),
+        ic.lrf.small_seq2seq,
+        config=lambda: ic.lrf.Seq2SeqConfig(9, 8, 5, 1, 1, d_model=8, n_heads=2, d_mlp=8),
         seed=0,
         source_words=None,
         target_words=None,
@@ -675,11 +679,11 @@ def calls_of_numbers() -> Iterator[Call]:
         "eos": 2,
         "cached": True,
     }
-    yield called(ic.greedy_search, **asked)
-    yield called(ic.beam_search, n_beams=2, length_penalty=1.0, **asked)
+    yield called(ic.lrf.greedy_search, **asked)
+    yield called(ic.lrf.beam_search, n_beams=2, length_penalty=1.0, **asked)
     yield called(
-        ic.small_decoder,
-        config=lambda: ic.DecoderConfig(d_model=8, d_mlp=8),
+        ic.complexity.small_decoder,
+        config=lambda: ic.complexity.DecoderConfig(d_model=8, d_mlp=8),
         init_rate=0.5,
         seed=0,
         distribution="normal",
@@ -688,10 +692,10 @@ def calls_of_numbers() -> Iterator[Call]:
     )
 
     def checked_run(**options: Any) -> None:
-        ic.PhaseRun(**options).check()
+        ic.complexity.PhaseRun(**options).check()
 
     training = {one.name: getattr(W.encoder_run, one.name) for one in fields(W.encoder_run)}
-    yield called(ic.EncoderTraining, **training)
+    yield called(ic.cat.EncoderTraining, **training)
     run = {one.name: getattr(W.run, one.name) for one in fields(W.run)}
     yield called(checked_run, **run)
     yield called(W.run.stream, name="init")
@@ -721,7 +725,7 @@ def tables(kind: str) -> Iterator[Callable[[], Any]]:
 
 def calls_of_data() -> Iterator[Call]:
     yield called(
-        ic.AnchorTask,
+        ic.complexity.AnchorTask,
         anchors=lambda: {"a": 5, "b": 1, "c": -2, "d": -8},
         unseen=(("c", "d"), ("d", "c")),
         n_anchors=2,
@@ -746,9 +750,11 @@ def calls_of_data() -> Iterator[Call]:
     )
     yield called(data.__getitem__, which=lambda: torch.tensor([0, 1]))
     yield called(data.to, device="cpu")
-    yield called(ic.anchor_tokenizer, task=lambda: W.anchors)
-    yield called(ic.anchor_examples, task=lambda: W.anchors, data=lambda: W.data)
-    yield called(ic.anchor_transplants, task=lambda: W.anchors, data=lambda: W.data, seed=1)
+    yield called(ic.complexity.anchor_tokenizer, task=lambda: W.anchors)
+    yield called(ic.complexity.anchor_examples, task=lambda: W.anchors, data=lambda: W.data)
+    yield called(
+        ic.complexity.anchor_transplants, task=lambda: W.anchors, data=lambda: W.data, seed=1
+    )
     yield called(ic.Example, prompt="a b", answer=" c", spans=((0, 1),), tree="(S (A a) (B b))")
     yield called(ic.Pair, text1="a b", text2="b a", score=0.5, subset="x", tree1="(S (A a) (B b))")
     split = (ic.Example("a", "b"),)
@@ -769,12 +775,12 @@ def calls_of_data() -> Iterator[Call]:
     yield called(ic.read_pairs, source=lambda: [dict(row) for row in W.pairs])
     yield called(ic.load_pairs, name=lambda: W.tsv, data_dir=None)
     given = {"labels": ("no", "yes"), "metrics": ("accuracy",), "report": lambda: {"n": 1}}
-    yield called(ic.LabelledTask, name="t", splits=lambda: dict(W.labelled.splits), **given)
-    yield called(ic.LabelledText, text1="a", text2="b", target=1.0)
+    yield called(ic.cat.LabelledTask, name="t", splits=lambda: dict(W.labelled.splits), **given)
+    yield called(ic.cat.LabelledText, text1="a", text2="b", target=1.0)
     yield called(W.labelled.split, name="train")
     yield called(W.labelled.limited, limit=3)
     yield called(
-        ic.labelled_from_hub,
+        ic.cat.labelled_from_hub,
         source=lambda: W.csv,
         texts=lambda: ["text"],
         target="label",
@@ -783,16 +789,16 @@ def calls_of_data() -> Iterator[Call]:
         labels=lambda: ["no", "yes"],
         metrics=lambda: ["accuracy"],
     )
-    yield called(ic.load_squad, data_dir=lambda: W.squad)
-    yield called(ic.squad_from_hub, source=lambda: W.squad_rows, adversarial=None)
-    asked = ic.Question("q", "who barks?", "the dog barks", ((4, "dog"),))
+    yield called(ic.cat.load_squad, data_dir=lambda: W.squad)
+    yield called(ic.cat.squad_from_hub, source=lambda: W.squad_rows, adversarial=None)
+    asked = ic.cat.Question("q", "who barks?", "the dog barks", ((4, "dog"),))
     given = {"id": "q", "question": "a?", "context": "the dog", "answers": ((4, "dog"),)}
-    yield called(ic.Question, **given)
+    yield called(ic.cat.Question, **given)
     splits = {"train": (asked,), "test": (asked,)}
-    yield called(ic.SpanTask, name="t", splits=lambda: dict(splits), report=lambda: {"n": 1})
-    yield called(ic.SpanTask("t", splits).split, name="train")
-    yield called(ic.SpanTask("t", splits).limited, limit=3)
-    yield called(ic.load_labelled, name="sst", data_dir=lambda: W.trees)
+    yield called(ic.cat.SpanTask, name="t", splits=lambda: dict(splits), report=lambda: {"n": 1})
+    yield called(ic.cat.SpanTask("t", splits).split, name="train")
+    yield called(ic.cat.SpanTask("t", splits).limited, limit=3)
+    yield called(ic.cat.load_labelled, name="sst", data_dir=lambda: W.trees)
     yield called(ic.load_sequences, name="scan-length-5", data_dir=None, seed=None)
 
     def watched() -> Path:
@@ -803,7 +809,7 @@ def calls_of_data() -> Iterator[Call]:
     yield called(ic.Watched.read, path=watched)
     yield called(ic.read_pairs, source=lambda: W.tsv)
     yield called(
-        ic.prontoqa,
+        ic.complexity.prontoqa,
         hops=1,
         longer=0,
         n_train=20,
@@ -816,33 +822,39 @@ def calls_of_data() -> Iterator[Call]:
     parts = {"train": ("a b", "c"), "held_out": ("d",)}
     yield called(ic.TextCorpus, name="t", **parts, report=lambda: {"n": 1})
     words = {"dog": (0,), "cat": (0, 1), "runs": (1,), "sees": (1,)}
-    yield called(ic.Sememes, names=("animal", "act"), words=lambda: words)
-    yield called(ic.Sememes(("animal", "act"), words).split, share=0.5)
-    yield called(ic.load_sememes, folder=lambda: W.annotations)
+    yield called(ic.cat.Sememes, names=("animal", "act"), words=lambda: words)
+    yield called(ic.cat.Sememes(("animal", "act"), words).split, share=0.5)
+    yield called(ic.cat.load_sememes, folder=lambda: W.annotations)
     yield called(ic.SequencePair, source="a b", target="c", kind="x")
     sides = {"train": (ic.SequencePair("a", "b"),), "gen": (ic.SequencePair("c", "b"),)}
     yield called(ic.SequenceTask, name="t", splits=lambda: sides, report=lambda: {"n": 1})
     yield called(ic.SequenceTask("t", sides, {}).split, name="gen")
-    red = ic.CompoundTest((ic.SequencePair("the dog", "c", "NP"),) * 5, ("the dog",) * 5, LEXICON)
+    red = ic.lrf.CompoundTest(
+        (ic.SequencePair("the dog", "c", "NP"),) * 5, ("the dog",) * 5, LEXICON
+    )
     yield called(
-        ic.CompoundTest,
+        ic.lrf.CompoundTest,
         pairs=lambda: red.pairs,
         compounds=lambda: red.compounds,
         lexicon=lambda: dict(LEXICON),
     )
     yield called(red.translated, translations=lambda: ["c"] * 5)
     yield called(red.error_rates, translations=lambda: ["c"] * 5)
-    yield called(ic.bleu, translations=lambda: ["a b"], references=lambda: ["a b"], tokenize="zh")
+    yield called(
+        ic.lrf.bleu, translations=lambda: ["a b"], references=lambda: ["a b"], tokenize="zh"
+    )
     row = {"source": "a b", "source_span": (0, 1), "target": "c d", "target_span": (0, 1)}
     yield called(ic.TransplantPair, **row, expected="e", answer="f", composed="a d")
     given = {"model": lambda: W.model, "seed": 0}
     yield called(ic.load_transplants, name=lambda: "anchors", **given)
     yield called(ic.load_task, name=lambda: W.jsonl, model=lambda: W.model, data_dir=None, seed=0)
-    yield called(ic.ThesaurusSource, mapping=lambda: {"shore": ["coast"]}, name="mine")
-    yield called(ic.ThesaurusSource({"a": ["b"]}).candidates, word="a", pos="NOUN")
-    yield called(ic.synonym_source, name="shipped", task="mini-idm", data_dir=None, frequency=None)
+    yield called(ic.carma.ThesaurusSource, mapping=lambda: {"shore": ["coast"]}, name="mine")
+    yield called(ic.carma.ThesaurusSource({"a": ["b"]}).candidates, word="a", pos="NOUN")
     yield called(
-        ic.replace_synonyms,
+        ic.carma.synonym_source, name="shipped", task="mini-idm", data_dir=None, frequency=None
+    )
+    yield called(
+        ic.carma.replace_synonyms,
         examples=lambda: list(W.examples),
         source=lambda: W.thesaurus,
         rate=0.5,
@@ -888,7 +900,7 @@ def calls_of_data() -> Iterator[Call]:
     )
     yield called(ic.save_weights, model=lambda: W.model, path=lambda: W.out / "w.safetensors")
     yield called(ic.load_weights, model=lambda: W.model, path=lambda: W.weights)
-    yield called(ic.save_decoder, model=lambda: W.model, folder=lambda: W.out)
+    yield called(ic.complexity.save_decoder, model=lambda: W.model, folder=lambda: W.out)
     yield called(ic.save_model, model=lambda: W.model, folder=lambda: W.out)
     loaded = called(
         ic.load_model,
@@ -996,7 +1008,7 @@ def calls_of_studies() -> Iterator[Call]:
         **STUDY,
     )
     yield called(
-        ic.compare,
+        ic.carma.compare,
         1,
         model=lambda: W.model,
         task=lambda: W.task,
@@ -1020,10 +1032,15 @@ def calls_of_studies() -> Iterator[Call]:
         "slurm": None,
     }
     yield called(
-        ic.phase_diagram, 1, init_rates=lambda: [0.5], weight_decays=lambda: [0.01], **grid, **STUDY
+        ic.complexity.phase_diagram,
+        1,
+        init_rates=lambda: [0.5],
+        weight_decays=lambda: [0.01],
+        **grid,
+        **STUDY,
     )
     yield called(
-        ic.fitting_speed,
+        ic.complexity.fitting_speed,
         1,
         init_rates=lambda: [0.5],
         depths=lambda: [1],
@@ -1033,7 +1050,7 @@ def calls_of_studies() -> Iterator[Call]:
         **STUDY,
     )
     yield called(
-        ic.mechanism,
+        ic.complexity.mechanism,
         1,
         runs=lambda: W.phases,
         init_rates=lambda: [0.4],
@@ -1043,16 +1060,18 @@ def calls_of_studies() -> Iterator[Call]:
         **STUDY,
     )
     yield called(
-        ic.generalise,
+        ic.lrf.generalise,
         1,
         task=lambda: W.sequences,
         models=lambda: ["transformer", "lrf-relative"],
         **{**grid, "run": lambda: W.sequence_run},
         **STUDY,
     )
-    few = ic.TextTraining(vocab_size=258, n_ctx=4, n_layers=1, d_model=8, n_heads=2, max_steps=2)
+    few = ic.complexity.TextTraining(
+        vocab_size=258, n_ctx=4, n_layers=1, d_model=8, n_heads=2, max_steps=2
+    )
     yield called(
-        ic.text_phases,
+        ic.complexity.text_phases,
         1,
         corpus=lambda: ic.TextCorpus("t", ("a b a b a b a b",), ("b a",), {}),
         init_rates=lambda: [0.4],
@@ -1062,7 +1081,7 @@ def calls_of_studies() -> Iterator[Call]:
         **STUDY,
     )
     yield called(
-        ic.pretrain,
+        ic.cat.pretrain,
         1,
         source=lambda: W.sentences,
         models=lambda: ["bert", "cat"],
@@ -1075,7 +1094,7 @@ def calls_of_studies() -> Iterator[Call]:
         **STUDY,
     )
     yield called(
-        ic.concept_graphs,
+        ic.complexity.concept_graphs,
         1,
         init_rates=lambda: [0.4, 0.5],
         train_nodes=lambda: ["000", "111"],
@@ -1083,7 +1102,7 @@ def calls_of_studies() -> Iterator[Call]:
         **STUDY,
     )
     yield called(
-        ic.fusion,
+        ic.lrf.fusion,
         1,
         runs=lambda: W.compared and W.root / "compared",
         models=lambda: ["lrf"],
@@ -1093,13 +1112,13 @@ def calls_of_studies() -> Iterator[Call]:
         **STUDY,
     )
     yield called(
-        ic.encoders,
+        ic.cat.encoders,
         2,
         runs=lambda: W.trained_encoders,
         tasks=lambda: {
             "pairs": ic.load_pairs(W.tsv),
             "names": W.labelled,
-            "squad": ic.load_squad(W.squad),
+            "squad": ic.cat.load_squad(W.squad),
         },
         out=lambda: W.out,
         where="here",
@@ -1117,7 +1136,7 @@ def calls_of_studies() -> Iterator[Call]:
         **STUDY,
     )
     yield called(
-        ic.codes,
+        ic.cat.codes,
         2,
         runs=lambda: W.trained_codes,
         models=lambda: ["cat"],
@@ -1223,7 +1242,7 @@ def calls_of_results() -> Iterator[Call]:
     )
     yield called(W.diagram.plot_curve, weight_decay=0.01)
     yield called(
-        ic.PhaseDiagram.from_rows,
+        ic.complexity.PhaseDiagram.from_rows,
         **{
             name: lambda name=name: W.diagram.frames[name].copy()
             for name in ("runs", "history", "circuits")
@@ -1232,7 +1251,7 @@ def calls_of_results() -> Iterator[Call]:
     )
     yield called(W.mechanism.plot_masked_key, method="pca", mode="exclude")
     yield called(
-        ic.Mechanism.from_rows,
+        ic.complexity.Mechanism.from_rows,
         frames=lambda: dict(W.mechanism.frames),
         config=lambda: dict(W.mechanism.config),
     )
@@ -1241,7 +1260,7 @@ def calls_of_results() -> Iterator[Call]:
     yield called(W.speed.plot_roc, n_layers=2)
     yield called(W.speed.ranked, init_rate=0.4, n_layers=2, violations=1, seed=0)
     yield called(
-        ic.FittingSpeed.from_rows,
+        ic.complexity.FittingSpeed.from_rows,
         **{
             name: lambda name=name: W.speed.frames[name].copy()
             for name in ("runs", "pairs", "samples")
@@ -1385,8 +1404,8 @@ MADE: tuple[Callable[[], Any], ...] = (
     lambda: ic.Pair("a", "b", 0.5),
     lambda: ic.TrainConfig(),
     lambda: ic.CarmaConfig(layers=(7, 9)),
-    lambda: ic.DecoderConfig(d_model=8, n_layers=1),
-    lambda: ic.InitRates(0.5, 0.5, 0.5, 0.5),
+    lambda: ic.complexity.DecoderConfig(d_model=8, n_layers=1),
+    lambda: ic.complexity.InitRates(0.5, 0.5, 0.5, 0.5),
     lambda: W.run,
     lambda: W.task,
     lambda: W.model,

@@ -21,9 +21,9 @@ import pandas as pd
 import safetensors.torch
 import torch
 
-from interp_compose.models.decoder import DecoderConfig
-from interp_compose.models.small_decoder import save_decoder, small_decoder
 from interp_compose.models.weights import save_weights
+from interp_compose.papers.complexity.models.small_decoder import save_decoder, small_decoder
+from interp_compose.papers.shared.models.decoder import DecoderConfig
 from interp_compose.runs.batches import batch_by_batch
 from interp_compose.runs.checkpoint import CheckpointFolder
 from interp_compose.runs.files import file_sha256, remove, remove_stale

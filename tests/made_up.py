@@ -7,7 +7,7 @@ from pathlib import Path
 import datasets
 import pytest
 
-from interp_compose.tasks import cognition
+from interp_compose.papers.lrf.tasks import cognition
 from interp_compose.tasks.published import PUBLISHED
 from tests import architectures
 from tests.studies.similarity_reference import bert_tokenizer

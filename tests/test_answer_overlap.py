@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from interp_compose.stats.answer_overlap import exact_match, normalized_answer, token_f1
+from interp_compose.papers.cat.stats.answer_overlap import exact_match, normalized_answer, token_f1
 
 PUNCTUATION = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 

@@ -25,7 +25,7 @@ CALLS: dict[str, Callable[[LensModel], Any]] = {
     "similarity": lambda model: ic.similarity_curve(model, PAIRS, unit="word", progress=False),
     "embeddings": lambda model: ic.embed_texts(model, ["a sea"]),
     "finetune": lambda model: ic.finetune(model, TASK, progress=False),
-    "compare": lambda model: ic.compare(model, TASK, progress=False),
+    "compare": lambda model: ic.carma.compare(model, TASK, progress=False),
     "loading": lambda model: fresh(),
 }
 

@@ -49,16 +49,16 @@ from docs import (
 )
 from docs.measured import read
 from docs.phase_results import share
+from interp_compose.papers.complexity.studies.anchors.phase import SHARES, phase_of
+from interp_compose.papers.complexity.studies.task_phases import measure
+from interp_compose.papers.complexity.studies.task_phases.measure import TaskPhasesOptions
 from interp_compose.plots.interactive import ChartFigure
-from interp_compose.studies.anchors.phase import SHARES, phase_of
-from interp_compose.studies.task_phases import measure
-from interp_compose.studies.task_phases.measure import TaskPhasesOptions
 from tests.forking import outcome_of
 from tests.studies import test_concept_graphs as concepts
 
 
 def test_answers_to_unseen_pairs_are_told_apart_by_what_they_add() -> None:
-    task = ic.AnchorTask()
+    task = ic.complexity.AnchorTask()
     assert sorted(seen_sums(task)) == [-16, -7, -4, -3, -1, 2, 3, 6, 10]  # eq. 2, by hand
     found = shares([-10, -10, -10, -16, -7, -4, 10, -9], task)
     assert found == {"right": 3 / 8, "nearest_sums": 2 / 8, "other_sums": 2 / 8, "else": 1 / 8}
@@ -66,7 +66,7 @@ def test_answers_to_unseen_pairs_are_told_apart_by_what_they_add() -> None:
 
 
 def test_a_seen_sum_that_is_right_counts_as_right() -> None:
-    task = replace(ic.AnchorTask(), anchors={"a": 5, "b": 1, "c": -2, "d": 4})
+    task = replace(ic.complexity.AnchorTask(), anchors={"a": 5, "b": 1, "c": -2, "d": 4})
     assert shares([2, -1, 3, 10], task) == {
         "right": 0.25, "nearest_sums": 0.5, "other_sums": 0.25, "else": 0.0
     }  # fmt: skip
@@ -225,7 +225,7 @@ def test_a_table_of_sequences_shows_times_and_curves_where_they_were_kept(
     assert generalise_results.curves("") is None
 
 
-def codes() -> ic.Codes:
+def codes() -> ic.cat.Codes:
     """Two seeds of one model, two blocks, three codes of the last one."""
     made: dict[str, list[dict[str, object]]] = {
         name: [] for name in ("words", "sememes", "consistency", "phrases")
@@ -257,7 +257,7 @@ def codes() -> ic.Codes:
         ]
     tables = {name: pd.DataFrame(rows) for name, rows in made.items()}
     config = {"models": ["cat"], "seeds": [0, 1], "data": "0", "wordnet": False}
-    return ic.Codes.from_rows(tables, config)
+    return ic.cat.Codes.from_rows(tables, config)
 
 
 def test_what_codes_stand_for_is_kept_and_tabulated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,7 +315,9 @@ def test_each_distribution_of_initial_weights_has_a_file_and_pictures(
     monkeypatch.setattr(sequence_outcomes, "write", written.__setitem__)
     monkeypatch.setattr(ChartFigure, "save", lambda figure, path: drawn.append(path.name))
     config = {**concepts.CONFIG, "distribution": distribution}
-    sequence_outcomes.keep_concepts(ic.ConceptGraphs.from_runs(concepts.frames(), config))
+    sequence_outcomes.keep_concepts(
+        ic.complexity.ConceptGraphs.from_runs(concepts.frames(), config)
+    )
     (kept,) = written.values()
     assert list(written) == [name]
     assert {"runs", "accuracy", "judge", "summary", "failure"} < kept.keys()

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from interp_compose.errors import InputError, MissingPackageError, OptionError
-from interp_compose.stats.bleu import bleu
+from interp_compose.papers.lrf.stats.bleu import bleu
 
 
 def by_formula(translations: list[list[str]], references: list[list[str]]) -> float:

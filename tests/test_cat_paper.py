@@ -8,7 +8,7 @@ import pytest
 
 from docs import cat_paper
 from docs.cat_paper import PRINTED, beside, printed
-from interp_compose.tasks.load import LABELLED_NAMES, PAIR_TASK_NAMES
+from interp_compose.tasks.table import names_of
 
 BERT, ROBERTA, MIX = 0, 1, 5
 
@@ -40,7 +40,7 @@ def test_differences_that_the_text_states() -> None:
 
 
 def test_each_measure_can_be_taken() -> None:
-    assert {one.task for one in PRINTED} <= {*LABELLED_NAMES, *PAIR_TASK_NAMES}
+    assert {one.task for one in PRINTED} <= {*names_of("labelled"), *names_of("pairs")}
     assert len(printed()[1]) == len(PRINTED) == 22
 
 

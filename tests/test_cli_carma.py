@@ -16,9 +16,9 @@ import pytest
 import interp_compose as ic
 from interp_compose import cli
 from interp_compose.errors import OptionError
+from interp_compose.papers.carma import measure as carma_measure
+from interp_compose.papers.carma.plan import carma_of, limited, training_of
 from interp_compose.runs.files import json_bytes
-from interp_compose.studies.carma import measure as carma_measure
-from interp_compose.studies.carma.plan import carma_of, limited, training_of
 from interp_compose.studies.core import output as run_folder
 from interp_compose.tasks.task import Task
 from interp_compose.types import Example
@@ -77,7 +77,7 @@ def test_bars_say_what_is_going_on(ran: Ran) -> None:
 
 
 def test_options_reach_the_study(ran: Ran) -> None:
-    config = ic.Comparison.load(ran.out).config
+    config = ic.carma.Comparison.load(ran.out).config
     assert (config["seeds"], config["rates"], config["layers"]) == ([0, 1], [0.25], [0, 3])
     assert (config["n_train"], config["n_validation"], config["n_test"]) == (12, 12, 12)
     assert config["total_steps"] == 2
@@ -170,7 +170,7 @@ def test_runs_alone_are_enough_as_well(out: Path, ran: Ran) -> None:
     interrupt_writing(out)
     with nothing_runs():
         cli.main(command(out, "-q"))
-    assert_same(ic.Comparison.load(out), ic.Comparison.load(ran.out))
+    assert_same(ic.carma.Comparison.load(out), ic.carma.Comparison.load(ran.out))
 
 
 @pytest.mark.usefixtures("small_figures")
@@ -187,8 +187,8 @@ def test_an_interrupted_run_exits_with_130_prints_nothing_and_goes_on(
         cli.main(once)
     assert capsys.readouterr() == ("", "")
     assert trained == ["carma, seed 0"]
-    found = ic.Comparison.load(tmp_path).frames["history"].drop(columns="version")
-    whole = ic.Comparison.load(ran.out).frames["history"].query("seed == 0")
+    found = ic.carma.Comparison.load(tmp_path).frames["history"].drop(columns="version")
+    whole = ic.carma.Comparison.load(ran.out).frames["history"].query("seed == 0")
     pd.testing.assert_frame_equal(found, whole.drop(columns="version").reset_index(drop=True))
 
 

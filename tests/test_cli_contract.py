@@ -271,7 +271,7 @@ def test_an_interrupted_run_exits_with_130_and_resumes_to_the_same_result(
     small_figures(monkeypatch)
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     run(name, whole, "-q")
-    module = import_module(f"interp_compose.studies.{cli.COMMANDS[name][1].partition(':')[0]}")
+    module = import_module(f"interp_compose.{cli.COMMANDS[name][0]}.measure")
     real, calls = module._measure, [0]
 
     def dies_at_the_second(*args: Any, **options: Any) -> pd.DataFrame:
@@ -590,7 +590,7 @@ def test_help_describes_every_option(name: str, capsys: pytest.CaptureFixture[st
         cli.main([name, "--help"])
     assert stopped.value.code == 0
     text = capsys.readouterr().out
-    names = set(options_of(cli.COMMANDS[name][0]))
+    names = set(options_of(cli.options_of(name)))
     assert {"out", "overwrite", "quiet"} < names
     for option in names:
         assert re.search(rf"--{option.replace('_', '-')}[ ,]", text), option

@@ -10,7 +10,7 @@ import pytest
 
 import interp_compose as ic
 from interp_compose import cli
-from interp_compose.studies.anchors.run import train
+from interp_compose.papers.complexity.studies.anchors.run import train
 from tests.studies.conftest import few_outputs
 
 TINY = "--d-model 16 --samples 150 --steps 6 --gammas 0.4,0.8 --seeds 1 --where here"
@@ -24,8 +24,8 @@ SMALLER = {
 }
 """Options that leave out a value, and which."""
 TRAIN = {
-    "phases": "interp_compose.studies.anchors.run.train",
-    "speed": "interp_compose.studies.fitting_speed.measure.train",
+    "phases": "interp_compose.papers.complexity.studies.anchors.run.train",
+    "speed": "interp_compose.papers.complexity.studies.fitting_speed.measure.train",
 }
 
 
@@ -95,7 +95,7 @@ def test_a_grid_grows_by_what_is_missing(
 def test_gradients_may_be_left_as_they_are(tmp_path: Path) -> None:
     for clip, kept in (("inf", None), ("0.5", 0.5)):
         run("phases", tmp_path / clip, f"-q --gammas 0.8 --weight-decays 0 --clip {clip}")
-        assert ic.PhaseDiagram.load(tmp_path / clip).config["clip"] == kept
+        assert ic.complexity.PhaseDiagram.load(tmp_path / clip).config["clip"] == kept
     runs = [(tmp_path / clip / "history.csv").read_text() for clip in ("inf", "0.5")]
     assert runs[0] != runs[1]
 
@@ -104,7 +104,7 @@ def test_a_grid_that_diverged_is_recorded(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run("phases", tmp_path, "--lr 1e30 --gammas 0.8 --weight-decays 0.01")
-    diagram = ic.PhaseDiagram.load(tmp_path)
+    diagram = ic.complexity.PhaseDiagram.load(tmp_path)
     assert diagram.frame["finite"].tolist() == [False]
     assert diagram.circuits.empty
     assert (tmp_path / "phase_map.png").exists()

@@ -222,12 +222,12 @@ def test_every_public_name_has_a_page(site: Path) -> None:
 
 def test_examples_are_the_shortest_that_run() -> None:
     pages = {
-        "a.md": "```python\nx = ic.bleu([], [])\ny = ic.audit(x)\n```\n",
+        "a.md": "```python\nx = ic.lrf.bleu([], [])\ny = ic.audit(x)\n```\n",
         "b.md": f"(A remark; {reference_pages.NOT_RUN}```python\nic.bleu()\n```\n",
         "c.md": "```python\nic.bleu(a, b)\n```\n" + "```python\nic.audit\n" + "\n" * 30 + "```\n",
     }
     found = reference_pages.examples(pages, {"Audit": ["bleu", "audit"], "Task": ["load_task"]})
-    assert found["bleu"] == ("c.md", "ic.bleu(a, b)\n")
+    assert found["bleu"] == ("c.md", "ic.lrf.bleu(a, b)\n")
     assert found["audit"][0] == "a.md"
     assert found["Audit"] == found["bleu"]
     assert "Task" not in found

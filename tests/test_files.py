@@ -25,10 +25,10 @@ from interp_compose.errors import (
     MissingDataError,
     OutputError,
 )
-from interp_compose.models.decoder import DecoderConfig
 from interp_compose.models.lens_model import LensModel
-from interp_compose.models.small_decoder import save_decoder, small_decoder
 from interp_compose.models.weights import load_weights, save_weights
+from interp_compose.papers.complexity.models.small_decoder import save_decoder, small_decoder
+from interp_compose.papers.shared.models.decoder import DecoderConfig
 from interp_compose.runs import files as _files
 from interp_compose.runs.batches import BatchStore
 from interp_compose.runs.checkpoint import CheckpointFolder

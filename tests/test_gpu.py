@@ -14,10 +14,10 @@ import torch
 
 from interp_compose.interventions.pooling import HOW, pool_groups
 from interp_compose.models.load import load_model
-from interp_compose.studies.anchors.run import PhaseRun
+from interp_compose.papers.complexity.studies.anchors.run import PhaseRun
+from interp_compose.papers.complexity.studies.phases.measure import phase_diagram
 from interp_compose.studies.cap.measure import cap_curve
 from interp_compose.studies.cap.options import CapOptions
-from interp_compose.studies.phases.measure import phase_diagram
 from interp_compose.studies.similarity.measure import similarity_curve
 from interp_compose.training.finetune import Finetuned, finetune_on
 from interp_compose.training.losses import mutual_information_loss, stability_loss

@@ -9,9 +9,9 @@ import torch
 
 import interp_compose as ic
 from benchmarks.inside_tasks import Batch, Parts, batches, opened, parts_of, sampled
-from interp_compose.models.decoder import DecoderConfig, SmallDecoder
-from interp_compose.models.small_decoder import SmallDecoderModel
-from interp_compose.text.vocabulary import BOS, EOS, Vocabulary
+from interp_compose.papers.complexity.models.small_decoder import SmallDecoderModel
+from interp_compose.papers.shared.models.decoder import DecoderConfig, SmallDecoder
+from interp_compose.papers.shared.text.vocabulary import BOS, EOS, Vocabulary
 
 DIGITS = Vocabulary(tuple("0123456789+="))
 SUMS = ["1 2 + 3 4 =", "5 6 + 7 8 =", "9 0 + 1 1 ="]
@@ -20,7 +20,7 @@ SUMS = ["1 2 + 3 4 =", "5 6 + 7 8 =", "9 0 + 1 1 ="]
 @pytest.fixture(scope="module")
 def model() -> SmallDecoderModel:
     config = DecoderConfig(d_vocab=len(DIGITS), n_ctx=12, n_layers=2, d_model=8, n_heads=2)
-    lens = ic.small_decoder(config, init_rate=0.1, seed=0).lens
+    lens = ic.complexity.small_decoder(config, init_rate=0.1, seed=0).lens
     assert isinstance(lens, SmallDecoder)
     return SmallDecoderModel(lens, name="sums", words=DIGITS)
 

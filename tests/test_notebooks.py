@@ -34,7 +34,7 @@ SHORTER = {  # they compute for a minute and more; here the same calls do so for
         "seeds=2": "seeds=1",
     },
     "03_phases.ipynb": {
-        "seeds=1": 'seeds=1, run=ic.PhaseRun(steps=30), where="here"',
+        "seeds=1": 'seeds=1, run=ic.complexity.PhaseRun(steps=30), where="here"',
         "[0.5, 0.8]": "[0.8]",
     },
     "04_circuits.ipynb": {

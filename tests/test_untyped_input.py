@@ -48,10 +48,10 @@ calls = {
 def inside(block):
     with block:
         pass
-decoder = ic.small_decoder(ic.DecoderConfig(d_model=8, d_mlp=8), init_rate=0.5, seed=0)
+decoder = ic.complexity.small_decoder(ic.complexity.DecoderConfig(d_model=8, d_mlp=8), init_rate=0.5, seed=0)
 mask, at = torch.ones_like(ids), torch.arange(4).expand(2, 4)
 resid = torch.zeros(2, 4, 8)
-task = ic.AnchorTask()
+task = ic.complexity.AnchorTask()
 short = ic.TrainConfig(max_steps=1)
 calls |= {
     "ids without rows": lambda: decoder(ids[:0]),
@@ -79,12 +79,12 @@ calls |= {
     "draws of 10**9": lambda: ic.attention_leak(model, ids, keys=0, draws=10**9),
     "negatives of 10**9": lambda: ic.CarmaConfig(negatives=10**9),
     "layers of 10**9": lambda: ic.CarmaConfig().hook_names(10**9),
-    "steps alone": lambda: ic.embedding_geometry(torch.randn(9, 4), steps=1),
-    "permutations": lambda: ic.embedding_geometry(torch.randn(9, 4), permutations=10**9),
+    "steps alone": lambda: ic.complexity.embedding_geometry(torch.randn(9, 4), steps=1),
+    "permutations": lambda: ic.complexity.embedding_geometry(torch.randn(9, 4), permutations=10**9),
     "step -1": lambda: short.lr_at(-1, 9),
     "a run of none": lambda: short.lr_at(0, 0),
     "examples below 0": lambda: short.total_steps(-1),
-    "a thesaurus of 3": lambda: ic.ThesaurusSource(3),
+    "a thesaurus of 3": lambda: ic.carma.ThesaurusSource(3),
     "a curve from None": lambda: ic.CapCurve.load(None),
     "curves of numbers": lambda: ic.compare_curves([3]),
     "a mapping to None": lambda: ic.compare_curves({"a": None}),
@@ -93,23 +93,23 @@ calls |= {
     "a frame for a switch": lambda: ic.cap_curve(model, [row], controls=pd.DataFrame({"a": [1]})),
     "an object for a switch": lambda: ic.cap_curve(model, [row], renumber=object()),
     "a tracker of 3": lambda: ic.finetune(model, tasks, config=short, track=3),
-    "a run of 3": lambda: ic.phase_diagram([0.5], [0.1], "nowhere", run=3),
-    "speed of 3": lambda: ic.fitting_speed([0.5], [1], [0], "nowhere", run=3),
-    "runs into None": lambda: ic.phase_diagram([0.5], [0.1], None),
-    "seeds of 10**9": lambda: ic.phase_diagram([0.5], [0.1], "nowhere", seeds=10**9),
+    "a run of 3": lambda: ic.complexity.phase_diagram([0.5], [0.1], "nowhere", run=3),
+    "speed of 3": lambda: ic.complexity.fitting_speed([0.5], [1], [0], "nowhere", run=3),
+    "runs into None": lambda: ic.complexity.phase_diagram([0.5], [0.1], None),
+    "seeds of 10**9": lambda: ic.complexity.phase_diagram([0.5], [0.1], "nowhere", seeds=10**9),
     "slurm a text": lambda: ic.run_sweep("math:cos", [{}], "nowhere", slurm="x"),
     "status of None": lambda: ic.sweep_status(None),
-    "a decoder of a dict": lambda: ic.small_decoder({}, init_rate=0.5, seed=0),
-    "a giant": lambda: ic.DecoderConfig(d_model=10**9),
-    "a long sequence": lambda: ic.AnchorTask(length=10**9),
+    "a decoder of a dict": lambda: ic.complexity.small_decoder({}, init_rate=0.5, seed=0),
+    "a giant": lambda: ic.complexity.DecoderConfig(d_model=10**9),
+    "a long sequence": lambda: ic.complexity.AnchorTask(length=10**9),
     "many sequences": lambda: task.sample("train", 10**9, seed=0),
-    "an operation that fails": lambda: ic.AnchorTask(
+    "an operation that fails": lambda: ic.complexity.AnchorTask(
         anchors={"a": lambda x: 1 / 0, "b": 1}, unseen=()),
     "data to nowhere": lambda: task.sample("train", 5, seed=0).to("nowhere"),
     "a tokenizer of 3": lambda: ic.tokenize_prompts(3, ["a b"]),
     "a text for texts": lambda: ic.tokenize_prompts(model.tokenizer, "a b"),
-    "a mechanism without tables": lambda: ic.Mechanism({}, {}, {}),
-    "a diagram of texts": lambda: ic.PhaseDiagram({}, {"runs": pd.DataFrame({"train": ["x"]})}, {}),
+    "a mechanism without tables": lambda: ic.complexity.Mechanism({}, {}, {}),
+    "a diagram of texts": lambda: ic.complexity.PhaseDiagram({}, {"runs": pd.DataFrame({"train": ["x"]})}, {}),
     "an array of one number": lambda: ic.read_pairs(np.array(3)),
     "positions beyond": lambda: model.resume(
         torch.zeros(2, 4, 128), 1, attention_mask=mask, position_ids=at + 10**6),
@@ -117,12 +117,12 @@ calls |= {
     "a folder for rows": lambda: ic.watch(model, path="."),
     "weights of no name": lambda: ic.load_weights(model, ""),
     "no name for weights": lambda: ic.save_weights(model, ""),
-    "a frame for a tagger": lambda: ic.replace_synonyms(
-        [row], ic.ThesaurusSource({"cat": ["kitty"]}), rate=0.5, seed=0, tagger=pd.DataFrame()),
-    "a tagger of 3": lambda: ic.replace_synonyms(
-        [row], ic.ThesaurusSource({"cat": ["kitty"]}), rate=0.5, seed=0, tagger=3),
+    "a frame for a tagger": lambda: ic.carma.replace_synonyms(
+        [row], ic.carma.ThesaurusSource({"cat": ["kitty"]}), rate=0.5, seed=0, tagger=pd.DataFrame()),
+    "a tagger of 3": lambda: ic.carma.replace_synonyms(
+        [row], ic.carma.ThesaurusSource({"cat": ["kitty"]}), rate=0.5, seed=0, tagger=3),
     "no name of a file": lambda: ic.read_examples("x" * 300 + ".jsonl"),
-    "no name of a thesaurus": lambda: ic.synonym_source("x" * 300 + ".json", "mini-idm"),
+    "no name of a thesaurus": lambda: ic.carma.synonym_source("x" * 300 + ".json", "mini-idm"),
     "NUL in a path": lambda: ic.CapCurve.load("a\\0b"),
     "half a surrogate pair": lambda: ic.save_weights(decoder, "\\ud800"),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from difflib import get_close_matches
 from pathlib import Path
@@ -25,7 +25,6 @@ from interp_compose.errors import (
     first_line,
 )
 from interp_compose.hub_waits import told_once
-from interp_compose.models.bert import SmallEncoder
 from interp_compose.models.bridge import (
     BridgeModel,
     TransformerBridge,
@@ -38,7 +37,6 @@ from interp_compose.models.bridge import (
     refusing,
 )
 from interp_compose.models.bridge_encoder_decoder import BridgeEncoderDecoder, check_stacks
-from interp_compose.models.decoder import SmallDecoder
 from interp_compose.models.generate import warn_of_kept_keys
 from interp_compose.models.hooked_transformer import HookedTransformerModel, is_hooked_transformer
 from interp_compose.models.lens_model import LensModel
@@ -50,12 +48,8 @@ from interp_compose.models.load_encoder import (
     peek,
 )
 from interp_compose.models.model_files import check_sizes, refuse_pickled, saved_tokenizer
-from interp_compose.models.own_folder import OwnModel, kind_of_folder, load_own
+from interp_compose.models.own_folder import kind_of_folder, load_own, own_around
 from interp_compose.models.own_forward import OwnForward, small_random_model
-from interp_compose.models.seq2seq import SmallSeq2Seq
-from interp_compose.models.small_decoder import SmallDecoderModel
-from interp_compose.models.small_encoder import SmallEncoderModel
-from interp_compose.models.small_seq2seq import SmallSeq2SeqModel
 from interp_compose.runs.checksums import SUMS, check_sums
 from interp_compose.runs.folder import DONE
 from interp_compose.shipped import SHIPPED, shipped_folder
@@ -63,8 +57,6 @@ from interp_compose.tensors import check_device
 
 LOADING_LOCK = threading.RLock()
 """transformers builds models on a device that it sets for all threads."""
-OWN: Sequence[type[OwnModel]] = (SmallDecoderModel, SmallSeq2SeqModel, SmallEncoderModel)
-"""Kinds of models that are saved by :func:`.own_folder.save_model`."""
 PLACED_BY_HF = ("auto", "balanced", "balanced_low_0", "sequential", "disk")
 """What a ``device_map`` may say instead of a device."""
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -140,12 +132,8 @@ def load_model(
     if isinstance(source, LensModel):
         source.tokenizer = source.tokenizer if tokenizer is None else tokenizer
         return source
-    if isinstance(source, SmallDecoder):
-        return SmallDecoderModel(source, name="small-decoder", tokenizer=tokenizer)
-    if isinstance(source, SmallSeq2Seq):
-        return SmallSeq2SeqModel(source, name="small-seq2seq", tokenizer=tokenizer)
-    if isinstance(source, SmallEncoder):
-        return SmallEncoderModel(source, name="small-encoder", tokenizer=tokenizer)
+    if (own := own_around(source, tokenizer)) is not None:
+        return own
     if is_hooked_transformer(source):
         lens: Any = source
         tokenizer = tokenizer if tokenizer is not None else lens.tokenizer
@@ -246,7 +234,7 @@ def _load_pretrained(
             raise OptionError(
                 f"revision={revision!r} is of the hub, and {name!r} is a folder here; leave it out"
             )
-        kind = kind_of_folder(folder, OWN)
+        kind = kind_of_folder(folder)
         if kind is not None:
             if device_map is not None:
                 raise OptionError(

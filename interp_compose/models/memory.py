@@ -5,13 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import torch
 from torch import nn
 
-from interp_compose.models.decoder import SmallDecoder
 from interp_compose.models.lens_model import LensModel
 
 MAX_BATCH = 64
@@ -92,9 +90,10 @@ def _persistent_buffers(model: LensModel) -> Iterator[torch.Tensor]:
 def _settings(model: LensModel) -> dict[str, Any]:
     """The wrapped Hugging Face model's config, less names and versions, or a small decoder's; of
     other models nothing."""
+    own: dict[str, Any] | None = getattr(model, "settings", None)
+    if own is not None:
+        return own
     lens = getattr(model, "lens", None)
-    if isinstance(lens, SmallDecoder):
-        return asdict(lens.cfg)
     config = getattr(getattr(lens, "original_model", None), "config", None)
     if config is None:
         return {}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import pkgutil
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final
 
 import torch
+from torch import nn
 
 from interp_compose._public import public
 from interp_compose.errors import CorruptFileError, InterpComposeError, OptionError, first_line
@@ -47,7 +49,22 @@ class OwnModel(LensModel):
         """The model that is described, with the weights still to come."""
 
 
-Own = TypeVar("Own", bound=type[OwnModel])
+SAVED: Final[Mapping[str, tuple[str, str]]] = {
+    "decoder.json": (
+        "papers.shared.models.decoder:SmallDecoder",
+        "papers.complexity.models.small_decoder:SmallDecoderModel",
+    ),
+    "seq2seq.json": (
+        "papers.lrf.models.seq2seq:SmallSeq2Seq",
+        "papers.lrf.models.small_seq2seq:SmallSeq2SeqModel",
+    ),
+    "encoder.json": (
+        "papers.cat.models.bert:SmallEncoder",
+        "papers.cat.models.small_encoder:SmallEncoderModel",
+    ),
+}
+"""Modules of papers and the models on them, by the file that describes such a model; imported when
+one is met."""
 
 
 @public
@@ -98,9 +115,27 @@ def new_folder(folder: str | Path) -> Path:
     return folder
 
 
-def kind_of_folder(folder: Path, kinds: Sequence[Own]) -> Own | None:
+def kind_of_folder(folder: Path) -> type[OwnModel] | None:
     """Whose folder it is, judged by the names of its files; None: not one of :func:`save_model`."""
-    return next((kind for kind in kinds if (folder / kind.CONFIG).is_file()), None)
+    return next(
+        (_kind(model) for name, (_, model) in SAVED.items() if (folder / name).is_file()), None
+    )
+
+
+def own_around(module: nn.Module, tokenizer: Any) -> OwnModel | None:
+    """The model on a module of a paper; None where it is another module."""
+    kinds = {f"{kind.__module__}:{kind.__qualname__}" for kind in type(module).__mro__}
+    for file, (of_module, model) in SAVED.items():
+        if f"interp_compose.{of_module}" in kinds:
+            kind: Any = _kind(model)
+            own: OwnModel = kind(module, name=f"small-{Path(file).stem}", tokenizer=tokenizer)
+            return own
+    return None
+
+
+def _kind(model: str) -> type[OwnModel]:
+    kind: type[OwnModel] = pkgutil.resolve_name(f"interp_compose.{model}")
+    return kind
 
 
 def load_own(

@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from interp_compose._public import public
 from interp_compose.errors import OptionError
-from interp_compose.tasks.bird import bird
 from interp_compose.tasks.examples import KEYS as EXAMPLE_KEYS, read_examples
-from interp_compose.tasks.glue import FORMATS, glue
-from interp_compose.tasks.labelled import LabelledTask
 from interp_compose.tasks.pairs import FILE_KINDS, KEYS as PAIR_KEYS, PairTask, read_pairs
-from interp_compose.tasks.paws import paws_qqp
 from interp_compose.tasks.prompts import ALONE, prompt_for
 from interp_compose.tasks.rows import unknown_task
-from interp_compose.tasks.shifted import (
-    amazon_music,
-    imdb_sst2,
-    mnli_telephone,
-    paws_swap,
-    stsb_images,
-)
-from interp_compose.tasks.sst import sst, sst_files, sst_labelled
+from interp_compose.tasks.sst import sst_files
+from interp_compose.tasks.table import names_of, row_of
 from interp_compose.tasks.task import Task
 from interp_compose.text.targets import TargetTokenizer
 from interp_compose.types import Example
-
-PAIR_TASK_NAMES = ("bird", "paws-qqp")
 
 
 @public
@@ -49,13 +35,13 @@ def load_pairs(name: str | Path, *, data_dir: str | Path | None = None) -> PairT
         DataFormatError: a garbled file; names the line.
     """
     name = str(name)
-    if name == "bird":
-        return bird(data_dir)
-    if name == "paws-qqp":
-        return paws_qqp(data_dir)
+    row = row_of("pairs", name)
+    if row is not None:
+        task: PairTask = row.load(data_dir=data_dir)
+        return task
     if not name.endswith(FILE_KINDS):
         said = f"pair task {name!r} is"
-        raise unknown_task(said, name, PAIR_TASK_NAMES, PAIR_KEYS, "similarity_curve", FILE_KINDS)
+        raise unknown_task(said, name, names_of("pairs"), PAIR_KEYS, "similarity_curve", FILE_KINDS)
     if data_dir is not None:
         raise OptionError(
             f"the file {name!r} needs no data_dir; leave {str(data_dir)!r} out, and give the "
@@ -70,44 +56,6 @@ def load_pairs(name: str | Path, *, data_dir: str | Path | None = None) -> PairT
     return PairTask(name, (), pairs, report)
 
 
-LABELLED_LOADERS: Final[Mapping[str, Callable[[str | Path | None], LabelledTask]]] = {
-    "sst": sst_labelled,
-    **{name: partial(glue, name) for name in FORMATS},
-    "paws-swap": paws_swap,
-    "imdb-sst2": imdb_sst2,
-    "stsb-images-msrvid": stsb_images,
-    "mnli-telephone-letters": mnli_telephone,
-    "amazon-music-video": amazon_music,
-}
-LABELLED_NAMES: Final = tuple(LABELLED_LOADERS)
-
-
-@public
-def load_labelled(name: str, *, data_dir: str | Path | None = None) -> LabelledTask:
-    """Texts, or pairs of texts, with a class or a score each, in named splits.
-
-    Args:
-        name: ``"sst"`` (sentences of the Stanford Sentiment Treebank, negative or positive); of
-            GLUE ``"cola"``, ``"sst-2"``, ``"mrpc"``, ``"sts-b"``, ``"qqp"``, ``"mnli"``,
-            ``"qnli"``, ``"rte"`` and ``"wnli"``; with another distribution beside that of training
-            ``"paws-swap"``, ``"imdb-sst2"``, ``"stsb-images-msrvid"``,
-            ``"mnli-telephone-letters"`` and ``"amazon-music-video"``.
-        data_dir: the folder with the data in their own format.
-
-    Raises:
-        OptionError: an unknown name.
-        MissingDataError: the data is not there; says where to get it.
-        DataFormatError: a garbled file; names the line.
-        InputError: a split is empty, or all training texts are of one class.
-    """
-    if name not in LABELLED_LOADERS:
-        raise OptionError(
-            f"labelled task {name!r} is unknown; choose one of {', '.join(LABELLED_NAMES)}, or "
-            "make an ic.LabelledTask of your own texts"
-        )
-    return LABELLED_LOADERS[name](data_dir)
-
-
 @runtime_checkable
 class HasTokenizer(Protocol):
     """What a task reads of a model."""
@@ -115,9 +63,6 @@ class HasTokenizer(Protocol):
     name: str
     architecture: str
     tokenizer: Any
-
-
-TASK_NAMES = ("idm", "sst", "mini-idm", "mini-sst")
 
 
 @public
@@ -165,34 +110,32 @@ def load_task(
     prompt = prompt_for(model.architecture, name.removeprefix("mini-"))
     if hasattr(model, "start_ids"):  # an encoder–decoder
         prompt, tokenizer = ALONE, TargetTokenizer(tokenizer)
-    if name == "mini-idm":
-        from interp_compose.tasks.mini.idm import mini_idm
-
-        return mini_idm(tokenizer, prompt, seed, several=multi_token_answers)
-    if name == "mini-sst":
-        from interp_compose.tasks.mini.sst import mini_sst
-
-        return mini_sst(tokenizer, prompt, seed, several=multi_token_answers)
-    if name == "idm":
-        from interp_compose.tasks.idm import wordnet_idm
-
-        return wordnet_idm(tokenizer, prompt, data_dir, seed, several=multi_token_answers)
-    return sst(tokenizer, prompt, data_dir, several=multi_token_answers)
+    row = row_of("prompts", name)
+    assert row is not None
+    task: Task = row.load(
+        tokenizer=tokenizer,
+        prompt=prompt,
+        data_dir=data_dir,
+        seed=seed,
+        several=multi_token_answers,
+    )
+    return task
 
 
 def check_task(name: str, data_dir: str | Path | None) -> tuple[Example, ...] | None:
     """Refuse what :func:`load_task` refuses of a task without its model; the examples of a file."""
     is_file = name.endswith(".jsonl")
-    if name in PAIR_TASK_NAMES:
+    row = row_of("prompts", name)
+    if row is None and name in names_of("pairs"):
         raise OptionError(
             f"task {name!r} holds pairs of texts, not prompts; load it with load_pairs and measure "
             "it with similarity_curve (interp-compose similarity)"
         )
-    if name not in TASK_NAMES and not is_file:
+    if row is None and not is_file:
         raise unknown_task(
-            f"task {name!r} is", name, TASK_NAMES, EXAMPLE_KEYS, "cap_curve", (".jsonl",)
+            f"task {name!r} is", name, names_of("prompts"), EXAMPLE_KEYS, "cap_curve", (".jsonl",)
         )
-    if data_dir is not None and name not in ("idm", "sst"):
+    if data_dir is not None and (row is None or "data_dir" not in row.takes):
         raise OptionError(f"task {name!r} reads no data_dir; leave {str(data_dir)!r} out")
     if name == "sst":
         sst_files(data_dir)

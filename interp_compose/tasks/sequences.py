@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,23 +11,7 @@ from pathlib import Path
 from interp_compose._public import public, short
 from interp_compose.errors import DataFormatError, InputError, OptionError, did_you_mean
 from interp_compose.tasks.shown_task import ShownTask
-
-SEQUENCE_TASK_NAMES = (
-    "scan-simple",
-    "scan-length",
-    "scan-jump",
-    "scan-turn-left",
-    "cogs",
-    "cfq-mcd1",
-    "cfq-mcd2",
-    "cfq-mcd3",
-    "cognition",
-    "addition",
-    "addition-reversed",
-    "prontoqa",
-    "prontoqa-answers",
-)
-
+from interp_compose.tasks.table import names_of, row_of
 
 ALL_KINDS = "all"
 """What results call all kinds of pairs together."""
@@ -197,9 +180,9 @@ def load_sequences(
             ``"cogs"`` (Kim and Linzen 2020); ``"cfq-mcd1"``, ``"cfq-mcd2"``, ``"cfq-mcd3"``
             (Keysers et al. 2020); ``"cognition"`` (Li et al. 2021); ``"addition"`` and
             ``"addition-reversed"``, each also with the largest number to add, as in
-            ``"addition-99"`` (:func:`addition`, which takes other squares); ``"prontoqa"``,
+            ``"addition-99"`` (:func:`.addition`, which takes other squares); ``"prontoqa"``,
             ``"prontoqa-1"`` (one hop, and no longer ones; so for every other number up to 7) and
-            ``"prontoqa-answers"`` (:func:`prontoqa`, which takes other numbers).
+            ``"prontoqa-answers"`` (:func:`.prontoqa`, which takes other numbers).
         data_dir: the folder with the public files. For SCAN only ``"scan-simple"`` needs it, whose
             published split is random; given for another one, the files have to agree with what is
             generated, and their order is kept.
@@ -211,22 +194,14 @@ def load_sequences(
         MissingDataError: the data is not there; says where to get it.
         DataFormatError: a garbled file, which it names, or one of another data set or version.
     """
-    from interp_compose.tasks.addition import LARGEST, addition, square_of
-    from interp_compose.tasks.cfq import cfq
-    from interp_compose.tasks.cognition import cognition
-    from interp_compose.tasks.cogs import cogs
-    from interp_compose.tasks.prontoqa import prontoqa
-    from interp_compose.tasks.scan import scan
-
-    hops = re.fullmatch(r"prontoqa-([1-7])", name)
-    sums = re.fullmatch(r"addition(-reversed)?(?:-([2-9]|[1-9][0-9]{1,2}))?", name)
-    is_length = name.startswith("scan-length-")
-    if name not in SEQUENCE_TASK_NAMES and not (is_length or hops or sums):
+    row = row_of("sequences", name)
+    if row is None:
+        names = names_of("sequences")
         raise OptionError(
-            f"sequence task {name!r} is unknown; choose one of {', '.join(SEQUENCE_TASK_NAMES)}, "
+            f"sequence task {name!r} is unknown; choose one of {', '.join(names)}, "
             "scan-length-26 (or another number of actions), prontoqa-1 (or another number of "
             "hops, up to 7), addition-99 (or another largest number, 2 to 999)"
-            f"{did_you_mean(name, SEQUENCE_TASK_NAMES)}"
+            f"{did_you_mean(name, names)}"
         )
     if seed is not None and seed < 0:
         raise OptionError(f"seed={seed!r}: expected a whole number, 0 or more")
@@ -235,21 +210,7 @@ def load_sequences(
             f"seed={seed} has no use for {name!r} with data_dir={data_dir!r}: it draws the split "
             "'scan-simple' where no data_dir is given; leave it out"
         )
-    if name.startswith(("prontoqa", "addition")):
-        if data_dir is not None:
-            raise OptionError(f"{name!r} is generated; leave data_dir={str(data_dir)!r} out")
-        if sums is not None:
-            largest = int(sums[2] or LARGEST)
-            square = square_of(largest)
-            return addition(largest=largest, square=square, reverse=sums[1] is not None)
-        if hops is not None:
-            n = int(hops[1])
-            return prontoqa(hops=n, longer=0, n_concepts=max(8, 2 * n + 2))
-        return prontoqa(derivation=name == "prontoqa")
-    if name == "cogs":
-        return cogs(data_dir)
-    if name == "cognition":
-        return cognition(data_dir)
-    if name.startswith("cfq-"):
-        return cfq(name, data_dir)
-    return scan(name, data_dir, seed)
+    if "data_dir" not in row.takes and data_dir is not None:
+        raise OptionError(f"{name!r} is generated; leave data_dir={str(data_dir)!r} out")
+    task: SequenceTask = row.load(name=name, data_dir=data_dir, seed=seed)
+    return task

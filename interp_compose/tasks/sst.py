@@ -3,8 +3,6 @@
 Labels 0 … 4 of the root become scores 0, 0.25, … 1. CARMA (appendix B.2) prints thresholds
 that leave no negatives; as in the authors' released code, up to 0.4 is negative, from 0.6
 positive, between them neutral. The official splits and their order are kept.
-
-As classes (:func:`sst_labelled`) it is SST-2 on whole sentences: neutral ones are left out.
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ from typing import Any
 
 from interp_compose.errors import DataFormatError
 from interp_compose.runs.files import read_bytes
-from interp_compose.tasks.labelled import LabelledTask, LabelledText, counted
 from interp_compose.tasks.prompts import Prompt
 from interp_compose.tasks.published import named
 from interp_compose.tasks.rows import data_files
@@ -45,7 +42,7 @@ def sst(
     report: dict[str, int | str | float] = {"source": "", "template_of": prompt.family}
     kept: dict[str, tuple[Example, ...]] = {}
     for split, path in zip(FILES, sst_files(data_dir), strict=True):
-        kept[split] = read_trees(path, prompt)
+        kept[split] = readlabelled_trees(path, prompt)
         report[f"{split}_all"] = len(kept[split])
         for label in LABELS:
             of_label = [one for one in kept[split] if one.answer == prompt.lead + label]
@@ -65,15 +62,15 @@ def sst_files(data_dir: str | Path | None) -> list[Path]:
     return data_files("sst", data_dir, list(FILES.values()), needs=needs, hint=hint)
 
 
-def read_trees(path: Path, prompt: Prompt) -> tuple[Example, ...]:
+def readlabelled_trees(path: Path, prompt: Prompt) -> tuple[Example, ...]:
     """One example per line of a file of labelled trees; ``DataFormatError`` names a bad line."""
     return tuple(
         Example(prompt(text), prompt.lead + sentiment(root / 4), tree=tree)
-        for root, text, tree in _trees(path)
+        for root, text, tree in labelled_trees(path)
     )
 
 
-def _trees(path: Path) -> Iterator[tuple[int, str, str]]:
+def labelled_trees(path: Path) -> Iterator[tuple[int, str, str]]:
     """The root's label, the text and the tree of each line."""
     number = 0
     for number, line in enumerate(read_bytes(path).splitlines(), start=1):
@@ -89,27 +86,6 @@ def _trees(path: Path) -> Iterator[tuple[int, str, str]]:
         yield root, " ".join(decode_leaf(word) for word in words), tree
     if not number:
         raise DataFormatError(f"{path} is empty; expected one labelled tree a line")
-
-
-def sst_labelled(data_dir: str | Path | None) -> LabelledTask:
-    """The sentences of the official splits as SST-2 labels them: 0 and 1 negative, 3 and 4
-    positive, 2 left out. (GLUE's training split has phrases too, and its test labels are hidden.)
-
-    Raises ``MissingDataError`` and ``DataFormatError`` as :func:`sst`.
-    """
-    splits: dict[str, tuple[LabelledText, ...]] = {}
-    left_out: dict[str, int] = {}
-    read: dict[str, list[str]] = {}
-    for split, path in zip(FILES, sst_files(data_dir), strict=True):
-        trees = list(_trees(path))
-        read[split] = [tree for *_, tree in trees]
-        splits[split] = tuple(
-            LabelledText(text, None, float(root > 2)) for root, text, _ in trees if root != 2
-        )
-        left_out[f"{split}_neutral_left_out"] = len(trees) - len(splits[split])
-    name, source = named("sst", DATA, data_dir, read)
-    report = counted(splits, source) | left_out
-    return LabelledTask(name, splits, ("negative", "positive"), ("accuracy",), report)
 
 
 def parse_tree(tree: str) -> tuple[int, list[str]]:

@@ -17,9 +17,8 @@ from interp_compose.errors import DataFormatError, OptionError, SpanError
 from interp_compose.tasks.load import HasTokenizer
 from interp_compose.tasks.prompts import prompt_for
 from interp_compose.tasks.rows import Keys, Row, Source, cell, read_all, shown, unknown_task
+from interp_compose.tasks.table import names_of, row_of
 from interp_compose.types import Span
-
-TASKS: Final = ("mini-idm", "anchors", "scan")
 
 
 @public
@@ -66,10 +65,6 @@ KEYS: Final = Keys(
     no_texts=("source_span", "target_span"),
 )
 TransplantRow = TransplantPair | Row
-N_SCAN: Final = 400
-"""Pairs of SCAN commands of each kind of phrase."""
-N_ANCHORS: Final = 1500
-"""Sequences of the anchor task; about a third of them end in their chain, or have no partner."""
 EXPECTED: Final = "give [start, end], a character range of the prompt, end not included"
 
 
@@ -143,10 +138,9 @@ def load_transplants(
     """Pairs for one model.
 
     Args:
-        name: the shipped ``"mini-idm"``; ``"anchors"``, sequences with test keys of
-            :class:`.AnchorTask` as it is by default, see
-            :func:`.anchor_transplants.anchor_transplants`; ``"scan"``, commands whose verb
-            phrases or primitives are exchanged, 400 pairs each; or the path of a ``.jsonl`` file of
+        name: the shipped ``"mini-idm"``; ``"anchors"``, sequences with test keys of the anchor
+            task as it is by default; ``"scan"``, commands whose verb phrases or primitives are
+            exchanged, 400 pairs each; or the path of a ``.jsonl`` file of
             your own, whose rows have the fields of :class:`TransplantPair`.
         model: read for its ``tokenizer`` (which answers are one token) and its ``architecture``
             (which chooses the prompt of ``mini-idm``).
@@ -164,25 +158,22 @@ def load_transplants(
     pairs = check_pairs(name)
     if pairs is not None:
         return pairs
-    if name == "anchors":
-        from interp_compose.tasks.anchor_transplants import anchor_transplants
-        from interp_compose.tasks.anchors import AnchorTask
-
-        task = AnchorTask()
-        return anchor_transplants(task, task.sample("id", N_ANCHORS, seed=seed), seed=seed)
-    if name == "scan":
-        from interp_compose.tasks.scan_transplants import scan_transplants
-
-        return scan_transplants(N_SCAN, seed=seed)
+    row = row_of("transplants", name)
+    assert row is not None
+    given = {"seed": seed, "several": multi_token_answers}
+    if "tokenizer" not in row.takes:
+        drawn: tuple[TransplantPair, ...] = row.load(**given)
+        return drawn
     if model.tokenizer is None:
         raise OptionError(
             f"the model {model.name!r} has no tokenizer, which the pairs {name!r} need; "
             "load the model with tokenizer=..."
         )
-    from interp_compose.tasks.mini.transplants import mini_idm_transplants
-
-    prompt = prompt_for(model.architecture, "idm")
-    return mini_idm_transplants(model.tokenizer, prompt, seed, several=multi_token_answers)
+    prompt = prompt_for(model.architecture, name.removeprefix("mini-"))
+    shipped: tuple[TransplantPair, ...] = row.load(
+        tokenizer=model.tokenizer, prompt=prompt, **given
+    )
+    return shipped
 
 
 def check_pairs(name: str) -> tuple[TransplantPair, ...] | None:
@@ -190,7 +181,7 @@ def check_pairs(name: str) -> tuple[TransplantPair, ...] | None:
     file."""
     if name.endswith(".jsonl"):
         return read_transplants(name)
-    if name not in TASKS:
+    if row_of("transplants", name) is None:
         said = f"pairs {name!r} are"
-        raise unknown_task(said, name, TASKS, KEYS, "transplant", (".jsonl",))
+        raise unknown_task(said, name, names_of("transplants"), KEYS, "transplant", (".jsonl",))
     return None

@@ -147,7 +147,7 @@ def weights() -> Any:
         "effective_rank": ic.effective_rank(matrix),
         "spectral_entropy": ic.spectral_entropy(matrix),
         "condensation": ic.condensation(matrix.mT).mean_abs_cosine,
-        "geometry": ic.embedding_geometry(model.weight("W_E")[:40], permutations=9),
+        "geometry": named("embedding_geometry")(model.weight("W_E")[:40], permutations=9),
         "report": ic.complexity_report(model, progress=False),
     }
 

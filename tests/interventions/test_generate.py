@@ -19,9 +19,9 @@ from interp_compose.interventions.mask_attention import mask_attention
 from interp_compose.interventions.mask_residual import mask_residual
 from interp_compose.interventions.pool_at import pool_at
 from interp_compose.models import generate
-from interp_compose.models.decode import greedy_search
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
+from interp_compose.papers.lrf.models.decode import greedy_search
 from tests import architectures
 from tests.interventions.shared import MASK, TOKENS, assert_clean, mini, shared, t5
 from tests.interventions.test_words_pooled import by_hand

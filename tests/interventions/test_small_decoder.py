@@ -18,9 +18,9 @@ from interp_compose.interventions.pool_at import pool_at
 from interp_compose.interventions.pooling import How
 from interp_compose.interventions.pooling_sweep import Mode
 from interp_compose.interventions.record import AblationRecord
-from interp_compose.models.decoder import DecoderConfig, Norm
 from interp_compose.models.lens_model import LensModel
-from interp_compose.models.small_decoder import small_decoder
+from interp_compose.papers.complexity.models.small_decoder import small_decoder
+from interp_compose.papers.shared.models.decoder import DecoderConfig, Norm
 from tests.interventions.shared import MASK, TOKENS, assert_clean, replaced
 from tests.interventions.test_cap_parity import (
     collapse_equals_the_in_place_reference,

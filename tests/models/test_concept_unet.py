@@ -12,15 +12,15 @@ import torch
 from torch import nn
 
 from interp_compose.errors import MissingPackageError, OptionError
-from interp_compose.models.concept_unet import (
+from interp_compose.papers.complexity.models.concept_unet import (
     ConceptUNet,
     check_unet,
     diffusers,
     generated,
     noise_schedule,
 )
-from interp_compose.models.init import init_module, module_scales
-from interp_compose.training.images import Denoising
+from interp_compose.papers.complexity.models.init import init_module, module_scales
+from interp_compose.papers.complexity.training.images import Denoising
 
 
 def unet(rate: float = 0.5, **how: object) -> ConceptUNet:

@@ -18,18 +18,22 @@ from torch.nn.modules.module import register_module_forward_hook
 from interp_compose.errors import InputError, InterventionError, OptionError, PromptError
 from interp_compose.interventions.mask_attention import mask_attention
 from interp_compose.interventions.pool_at import pool_at
-from interp_compose.models import decode
 from interp_compose.models.attention import edited_attention
-from interp_compose.models.decode import Hypothesis, beam_search, greedy_search
 from interp_compose.models.encoder_decoder import EncoderDecoderModel
-from interp_compose.models.init import init_xavier
 from interp_compose.models.load import load_model
-from interp_compose.models.seq2seq import Seq2SeqConfig, SmallSeq2Seq
-from interp_compose.models.small_seq2seq import SmallSeq2SeqModel
-from interp_compose.text.vocabulary import BOS, EOS
+from interp_compose.papers.lrf.models import decode
+from interp_compose.papers.lrf.models.decode import Hypothesis, beam_search, greedy_search
+from interp_compose.papers.lrf.models.init import init_xavier
+from interp_compose.papers.lrf.models.seq2seq import Seq2SeqConfig, SmallSeq2Seq
+from interp_compose.papers.lrf.models.small_seq2seq import SmallSeq2SeqModel
+from interp_compose.papers.shared.text.vocabulary import BOS, EOS
+from interp_compose.papers.shared.training.sequence_objective import (
+    EncodedPair,
+    TargetSequence,
+    exact_match,
+)
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.loop import Trainer, run_training
-from interp_compose.training.sequences import EncodedPair, TargetSequence, exact_match
 from tests import architectures
 
 SHAPE: dict[str, Any] = {

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from interp_compose.errors import OptionError, PromptError
-from interp_compose.models.decoder import DecoderConfig, Norm, SmallDecoder
+from interp_compose.papers.shared.models.decoder import DecoderConfig, Norm, SmallDecoder
 
 pytestmark = pytest.mark.tl3
 

@@ -30,8 +30,8 @@ def gpt2() -> Any:
 @pytest.fixture(scope="module")
 def small() -> LensModel:
     tokenizer = byte_level_tokenizer()
-    return ic.small_decoder(
-        ic.DecoderConfig(d_vocab=len(tokenizer), n_ctx=61, n_layers=2),
+    return ic.complexity.small_decoder(
+        ic.complexity.DecoderConfig(d_vocab=len(tokenizer), n_ctx=61, n_layers=2),
         init_rate=0.5,
         seed=0,
         tokenizer=tokenizer,

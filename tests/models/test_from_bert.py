@@ -10,7 +10,7 @@ import transformers
 
 import interp_compose as ic
 from interp_compose.errors import CapabilityError, InterventionError, OptionError
-from interp_compose.text.wordpiece import WordPieceTokenizer
+from interp_compose.papers.cat.text.wordpiece import WordPieceTokenizer
 from tests import architectures
 from tests.real_model import real_folder
 from tests.studies.conftest import splitting_tokenizer
@@ -36,7 +36,7 @@ def test_its_contextual_vectors_are_the_berts(head: bool) -> None:
     plain = bert()
     expected = plain.base_model(**TOKENIZER(TEXTS, padding=True, return_tensors="pt"))
     loaded = ic.load_model(plain if head else plain.base_model, tokenizer=TOKENIZER)
-    made: Any = ic.composed_encoder(loaded, seed=0, n_codes=11)
+    made: Any = ic.cat.composed_encoder(loaded, seed=0, n_codes=11)
     inputs = TOKENIZER(TEXTS, padding=True, return_tensors="pt")
     found = made.encode(inputs.input_ids, attention_mask=inputs.attention_mask)
     real = inputs.attention_mask.bool()
@@ -50,17 +50,17 @@ def test_its_contextual_vectors_are_the_berts(head: bool) -> None:
 
 def test_what_is_trained() -> None:
     loaded = ic.load_model(bert(), tokenizer=TOKENIZER)
-    made: Any = ic.composed_encoder(loaded, seed=0, n_codes=11, n_last_codes=13)
+    made: Any = ic.cat.composed_encoder(loaded, seed=0, n_codes=11, n_last_codes=13)
     assert made.lens.blocks[-1].composition.codebook.shape[0] == 13
     assert not made.lens.blocks[0].composes
     trained = {name for name, one in made.lens.named_parameters() if one.requires_grad}
     assert {name.split(".")[0] for name in trained} == {"blocks", "mlm_head", "pair_head", "b_U"}
     inside = {name.split(".")[2] for name in trained if name.startswith("blocks")}
     assert inside == {"composition", "mix_attn", "ln_mix"}
-    whole: Any = ic.composed_encoder(loaded, seed=0, composition="every", frozen=False)
+    whole: Any = ic.cat.composed_encoder(loaded, seed=0, composition="every", frozen=False)
     assert all(one.requires_grad for one in whole.lens.parameters())
     assert all(block.composes for block in whole.lens.blocks)
-    other: Any = ic.composed_encoder(loaded, seed=1)
+    other: Any = ic.cat.composed_encoder(loaded, seed=1)
     last = made.n_layers - 1
     assert not torch.equal(
         made.lens.blocks[last].composition.W_Q, other.lens.blocks[last].composition.W_Q
@@ -70,7 +70,7 @@ def test_what_is_trained() -> None:
 @torch.no_grad()
 def test_on_real_weights() -> None:
     model = ic.load_model(str(real_folder()), device="cpu")
-    made = ic.composed_encoder(model, seed=0, n_codes=50)
+    made = ic.cat.composed_encoder(model, seed=0, n_codes=50)
     texts = ["water body", "a body of unfathomable water"]
     torch.testing.assert_close(
         ic.embed_texts(made, texts, embedding="mean"),
@@ -82,17 +82,17 @@ def test_on_real_weights() -> None:
 
 def test_what_is_refused() -> None:
     with pytest.raises(CapabilityError, match="expected a BERT as Hugging Face has it"):
-        ic.composed_encoder(ic.load_model("mini-base"), seed=0)
+        ic.cat.composed_encoder(ic.load_model("mini-base"), seed=0)
     loaded = ic.load_model(bert(hidden_act="silu"), tokenizer=TOKENIZER)
     with pytest.raises(CapabilityError, match="hidden_act = 'silu'; expected gelu"):
-        ic.composed_encoder(loaded, seed=0)
+        ic.cat.composed_encoder(loaded, seed=0)
     loaded = ic.load_model(bert(), tokenizer=TOKENIZER)
     with loaded.hooks([("blocks.0.hook_resid_pre", lambda resid, hook: resid)]):
         loaded.encode(torch.tensor([[2, 5, 3]]))
         with pytest.raises(InterventionError, match="has open interventions"):
-            ic.composed_encoder(loaded, seed=0)
+            ic.cat.composed_encoder(loaded, seed=0)
     with pytest.raises(OptionError, match="seed=-1"):
-        ic.composed_encoder(loaded, seed=-1)
+        ic.cat.composed_encoder(loaded, seed=-1)
     wide = bert(vocab_size=200)
     with pytest.raises(OptionError, match="expected one of WordPiece"):
-        ic.composed_encoder(ic.load_model(wide, tokenizer=splitting_tokenizer()), seed=0)
+        ic.cat.composed_encoder(ic.load_model(wide, tokenizer=splitting_tokenizer()), seed=0)

@@ -9,8 +9,8 @@ import torch
 
 import interp_compose as ic
 from interp_compose.errors import CapabilityError, InterventionError, OptionError
-from interp_compose.models.from_gpt2 import decoder_from_gpt2
-from interp_compose.text.vocabulary import Vocabulary
+from interp_compose.papers.complexity.models.from_gpt2 import decoder_from_gpt2
+from interp_compose.papers.shared.text.vocabulary import Vocabulary
 from tests import architectures
 from tests.studies.conftest import splitting_tokenizer
 

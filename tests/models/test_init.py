@@ -12,8 +12,8 @@ from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
 from interp_compose.errors import OptionError
-from interp_compose.models.decoder import DecoderConfig, SmallDecoder
-from interp_compose.models.init import InitRates, init_weights
+from interp_compose.papers.complexity.models.init import InitRates, init_weights
+from interp_compose.papers.shared.models.decoder import DecoderConfig, SmallDecoder
 from tests.untyped import outcomes_of
 
 pytestmark = pytest.mark.tl3
@@ -198,8 +198,8 @@ def test_what_no_type_checker_saw() -> None:
     outcomes = outcomes_of(
         """
 import numpy as np
-from interp_compose.models.decoder import DecoderConfig, SmallDecoder
-from interp_compose.models.init import init_weights
+from interp_compose.papers.shared.models.decoder import DecoderConfig, SmallDecoder
+from interp_compose.papers.complexity.models.init import init_weights
 model = SmallDecoder(DecoderConfig())
 calls = {
     "whole": lambda: init_weights(model, 1, seed=0),

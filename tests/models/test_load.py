@@ -13,10 +13,10 @@ from transformers import PreTrainedTokenizerFast
 
 from interp_compose.errors import CorruptFileError, DeviceError, OptionError
 from interp_compose.models import load_encoder
-from interp_compose.models.decoder import DecoderConfig, SmallDecoder
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.models.weights import load_weights, save_weights
+from interp_compose.papers.shared.models.decoder import DecoderConfig, SmallDecoder
 from tests import architectures
 
 TOKENS = torch.tensor([[5, 17, 3, 41, 29]])

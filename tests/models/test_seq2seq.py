@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from interp_compose.errors import OptionError, PromptError
-from interp_compose.models.init import init_xavier
-from interp_compose.models.seq2seq import (
+from interp_compose.papers.lrf.models.init import init_xavier
+from interp_compose.papers.lrf.models.seq2seq import (
     THIRD,
     Fuse,
     Positions,

@@ -16,12 +16,16 @@ from interp_compose.errors import (
     OptionError,
 )
 from interp_compose.models.capabilities import MEANING
-from interp_compose.models.decoder import DecoderConfig, Norm, SmallDecoder
-from interp_compose.models.init import InitRates
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
-from interp_compose.models.small_decoder import SmallDecoderModel, save_decoder, small_decoder
 from interp_compose.models.weight_matrices import left_out, weight_matrices
+from interp_compose.papers.complexity.models.init import InitRates
+from interp_compose.papers.complexity.models.small_decoder import (
+    SmallDecoderModel,
+    save_decoder,
+    small_decoder,
+)
+from interp_compose.papers.shared.models.decoder import DecoderConfig, Norm, SmallDecoder
 from interp_compose.runs.files import file_sha256, json_bytes
 from tests import architectures
 

@@ -17,19 +17,19 @@ from torch import Tensor
 
 import interp_compose as ic
 from interp_compose.errors import CorruptFileError, InputError, OptionError, PromptError
-from interp_compose.models.bert import EncoderConfig, SmallEncoder
-from interp_compose.models.composition import (
+from interp_compose.models.own_folder import WEIGHTS, save_model
+from interp_compose.papers.cat.models.bert import EncoderConfig, SmallEncoder
+from interp_compose.papers.cat.models.composition import (
     Composition,
     DenseComposition,
     code_weights,
     same_word,
     word_means,
 )
-from interp_compose.models.init import init_bert
-from interp_compose.models.own_folder import WEIGHTS, save_model
-from interp_compose.models.small_encoder import SmallEncoderModel, small_encoder
+from interp_compose.papers.cat.models.init import init_bert
+from interp_compose.papers.cat.models.small_encoder import SmallEncoderModel, small_encoder
+from interp_compose.papers.cat.text.wordpiece import WordPieceTokenizer
 from interp_compose.runs.checksums import SUMS, digests_of, write_sums
-from interp_compose.text.wordpiece import WordPieceTokenizer
 
 PLAIN = EncoderConfig(
     d_vocab=31, n_ctx=9, n_layers=3, d_model=12, n_heads=3, d_mlp=17, n_codes=13, n_last_codes=19

@@ -19,11 +19,11 @@ from interp_compose.interventions.leak import attention_leak
 from interp_compose.interventions.pooling import PooledLayout
 from interp_compose.interventions.pooling_sweep import Protocol, sweep
 from interp_compose.interventions.streams import resumed
-from interp_compose.models import seq2seq
 from interp_compose.models.lens_model import Streams
-from interp_compose.models.small_seq2seq import SmallSeq2SeqModel
 from interp_compose.models.weight_matrices import weight_matrices
-from interp_compose.text.vocabulary import Vocabulary
+from interp_compose.papers.lrf.models import seq2seq
+from interp_compose.papers.lrf.models.small_seq2seq import SmallSeq2SeqModel
+from interp_compose.papers.shared.text.vocabulary import Vocabulary
 
 KINDS = [
     *(("parameters", "relative", "post"), ("both", "sinusoidal", "post")),
@@ -36,7 +36,7 @@ KINDS = [
 def made(fuse: str, positions: str, norm: str, **more: Any) -> SmallSeq2SeqModel:
     shape = {"d_model": 8, "n_heads": 2, "d_mlp": 12, "n_encoder_layers": 3, "n_decoder_layers": 2}
     kind: dict[str, Any] = {"fuse": fuse, "positions": positions, "norm": norm}
-    model = ic.small_seq2seq(ic.Seq2SeqConfig(11, 9, 12, **shape, **kind), seed=0, **more)
+    model = ic.lrf.small_seq2seq(ic.lrf.Seq2SeqConfig(11, 9, 12, **shape, **kind), seed=0, **more)
     assert isinstance(model, SmallSeq2SeqModel)
     with torch.no_grad():  # biases are zero at first
         generator = torch.Generator().manual_seed(1)
@@ -344,8 +344,8 @@ def test_saved_and_loaded_with_its_vocabularies(tmp_path: Path) -> None:
 def test_one_embedding_of_both_sides_stays_one(tmp_path: Path) -> None:
     both = Vocabulary(("a", "A", "b"))
     shape = {"d_model": 8, "n_heads": 2, "d_mlp": 12, "one_vocabulary": True}
-    config = ic.Seq2SeqConfig(len(both), len(both), 6, **shape)
-    model = ic.small_seq2seq(config, seed=0, source_words=both, target_words=both)
+    config = ic.lrf.Seq2SeqConfig(len(both), len(both), 6, **shape)
+    model = ic.lrf.small_seq2seq(config, seed=0, source_words=both, target_words=both)
     loaded = ic.load_model(ic.save_model(model, tmp_path / "model"))
     for lens in (model.lens, copy.deepcopy(model.lens), loaded.lens.double()):
         assert lens.decoder_embed.W_E is lens.embed.W_E

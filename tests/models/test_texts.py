@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from interp_compose.errors import InputError, OptionError, PromptError
-from interp_compose.models.decoder import DecoderConfig
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
-from interp_compose.models.small_decoder import SmallDecoderModel, small_decoder
+from interp_compose.papers.complexity.models.small_decoder import SmallDecoderModel, small_decoder
+from interp_compose.papers.shared.models.decoder import DecoderConfig
+from interp_compose.papers.shared.text.vocabulary import Vocabulary
 from interp_compose.studies.core.inputs import Batch, prepare_all
 from interp_compose.studies.core.options import PromptOptions
 from interp_compose.text.units import tokenize_prompts
-from interp_compose.text.vocabulary import Vocabulary
 from interp_compose.types import Example
 from tests import architectures
 from tests.interventions.shared import mini, shared, t5

@@ -296,7 +296,9 @@ def test_a_matrix_that_no_layer_has() -> None:
 def test_matrices_of_a_block_that_composes() -> None:
     """Rows are outputs: the formulas of CAT's eqs 2 and 3 with the matrices as they are given."""
     sizes: Any = {"d_vocab": 30, "n_ctx": 8, "n_layers": 1, "d_model": 8, "n_heads": 2, "d_mlp": 12}
-    model: Any = ic.small_encoder(ic.EncoderConfig(**sizes, composition="every", n_codes=7), seed=0)
+    model: Any = ic.cat.small_encoder(
+        ic.cat.EncoderConfig(**sizes, composition="every", n_codes=7), seed=0
+    )
     found = {one.name: one for one in weight_matrices(model) if one.layer == 0}
     composition, h = model.lens.blocks[0].composition, torch.randn(1, 5, 8)
     queries = torch.nn.functional.normalize(h @ found["W_Q_comp"].weight.mT, dim=-1)
@@ -310,8 +312,8 @@ def test_matrices_of_a_block_that_composes() -> None:
     heads = found["W_Q_mix"].heads
     assert heads is not None
     assert torch.equal(heads, model.lens.blocks[0].mix_attn.W_Q.mT)
-    control: Any = ic.EncoderConfig(**sizes, composition="last", composer="mlp")
-    dense: Any = ic.small_encoder(control, seed=0)
+    control: Any = ic.cat.EncoderConfig(**sizes, composition="last", composer="mlp")
+    dense: Any = ic.cat.small_encoder(control, seed=0)
     named = {one.name: one.weight for one in weight_matrices(dense)}
     hidden = torch.nn.functional.gelu(h @ named["W_in_comp"].mT)
     expected = dense.lens.blocks[0].composition(h)[1]

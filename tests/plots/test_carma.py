@@ -6,16 +6,16 @@ import pandas as pd
 import pytest
 
 from interp_compose.errors import InputError
-from interp_compose.plots.canvas import LONGEST
-from interp_compose.plots.chart import Chart, Line, Panel, model_name
-from interp_compose.plots.interactive import ChartFigure, draw
-from interp_compose.plots.theme import COMPARISON_STYLES
-from interp_compose.studies.carma.figures import (
+from interp_compose.papers.carma.figures import (
     cap_figure,
     consistency_figure,
     representations_figure,
     training_figure,
 )
+from interp_compose.plots.canvas import LONGEST
+from interp_compose.plots.chart import Chart, Line, Panel, model_name
+from interp_compose.plots.interactive import ChartFigure, draw
+from interp_compose.plots.theme import COMPARISON_STYLES
 from tests.plots.reading import paint, png_bytes
 
 CONFIG = {"model": "folder/tiny", "task": "mini-idm"}

@@ -8,16 +8,16 @@ import pandas as pd
 import pytest
 
 from interp_compose.errors import InputError
-from interp_compose.plots.chart import Chart
-from interp_compose.plots.heatmap import HeatMap
-from interp_compose.plots.heatmap_bubbles import Bubbles
-from interp_compose.plots.interactive import ChartFigure
-from interp_compose.studies.anchors.phase import MEASURES
-from interp_compose.studies.phases.figures import (
+from interp_compose.papers.complexity.studies.anchors.phase import MEASURES
+from interp_compose.papers.complexity.studies.phases.figures import (
     phase_bubble_figure,
     phase_curve_figure,
     phase_map_figure,
 )
+from interp_compose.plots.chart import Chart
+from interp_compose.plots.heatmap import HeatMap
+from interp_compose.plots.heatmap_bubbles import Bubbles
+from interp_compose.plots.interactive import ChartFigure
 from tests.plots.reading import png_bytes
 
 CONFIG = {"norm": "pre", "n_layers": 2, "d_model": 64, "samples": 5000, "steps": 1500}

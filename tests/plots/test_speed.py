@@ -6,14 +6,14 @@ import pandas as pd
 import pytest
 
 from interp_compose.errors import InputError
-from interp_compose.plots.chart import Chart
-from interp_compose.plots.interactive import ChartFigure
-from interp_compose.plots.theme import VERMILLION
-from interp_compose.studies.fitting_speed.figures import (
+from interp_compose.papers.complexity.studies.fitting_speed.figures import (
     fitting_epochs_figure,
     fitting_pairs_figure,
     violations_roc_figure,
 )
+from interp_compose.plots.chart import Chart
+from interp_compose.plots.interactive import ChartFigure
+from interp_compose.plots.theme import VERMILLION
 
 CONFIG = {"norm": "pre", "d_model": 64, "samples": 5000}
 NAN = float("nan")

@@ -11,7 +11,11 @@ from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
 from interp_compose.errors import InputError, NonFiniteError
-from interp_compose.probes.clusters import block_contrast, silhouette, twin_distance
+from interp_compose.papers.complexity.probes.clusters import (
+    block_contrast,
+    silhouette,
+    twin_distance,
+)
 
 
 def points(seed: int = 0, n: int = 23, d: int = 5, kinds: int = 4) -> tuple[Tensor, Tensor]:

@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
 from interp_compose.errors import InputError, NonFiniteError, OptionError
-from interp_compose.probes.geometry import embedding_geometry
+from interp_compose.papers.complexity.probes.geometry import embedding_geometry
 
 
 def slow_cosine(E: Tensor, step: int) -> float:

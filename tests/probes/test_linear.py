@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from interp_compose.probes.linear import (
+from interp_compose.papers.lrf.probes.linear import (
     _fitted,
     labels_of_words,
     linear_probe,

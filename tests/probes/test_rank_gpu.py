@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from interp_compose.papers.complexity.probes.geometry import embedding_geometry
 from interp_compose.probes.condensation import condensation, mean_abs_cosine
-from interp_compose.probes.geometry import embedding_geometry
 from interp_compose.probes.rank import SMALL_SIDE, effective_rank, spectral_norm, stable_rank
 from interp_compose.probes.rank_tracker import StableRankTracker
 

@@ -14,14 +14,14 @@ import pytest
 
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
+from interp_compose.papers.carma import run as carma_run
+from interp_compose.papers.carma.measure import compare
+from interp_compose.papers.carma.plan import CompareOptions, ComparePlan, plan_comparison
+from interp_compose.papers.carma.result import Comparison
+from interp_compose.papers.carma.synonyms.load import synonym_source
+from interp_compose.papers.carma.synonyms.sources import ThesaurusSource
 from interp_compose.runs.sweep import sweep_status
-from interp_compose.studies.carma import run as carma_run
-from interp_compose.studies.carma.measure import compare
-from interp_compose.studies.carma.plan import CompareOptions, ComparePlan, plan_comparison
-from interp_compose.studies.carma.result import Comparison
-from interp_compose.tasks.synonyms import synonym_source
 from interp_compose.tasks.task import Task
-from interp_compose.text.synonyms.sources import ThesaurusSource
 from interp_compose.training import loop
 from interp_compose.training.config import TrainConfig
 from interp_compose.types import Example

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from interp_compose.studies.carma.report import measures_table
-from interp_compose.studies.carma.result import Comparison
+from interp_compose.papers.carma.report import measures_table
+from interp_compose.papers.carma.result import Comparison
 
 N, N_LAYERS, STEPS = 1000, 3, 40
 RATES, POOLINGS = (0.25, 0.4), ("mean", "max", "sum")

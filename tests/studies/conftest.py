@@ -28,11 +28,13 @@ TEXTS = [
 def few_outputs() -> Iterator[None]:
     """Runs of anchor tasks are opened at few outputs, and put into a plane in few steps: for tests
     of other things than these numbers, which tests/studies/test_mechanism.py looks at."""
-    masked = "interp_compose.studies.anchors.masked_outputs"
+    masked = "interp_compose.papers.complexity.studies.anchors.masked_outputs"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(f"{masked}.PER_PAIR", 4)
         patch.setattr(f"{masked}.VALUES", 5)
-        patch.setattr("interp_compose.studies.mechanism.views.TSNE_STEPS", 250)  # the least
+        patch.setattr(
+            "interp_compose.papers.complexity.studies.mechanism.views.TSNE_STEPS", 250
+        )  # the least
         yield
 
 

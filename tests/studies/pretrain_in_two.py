@@ -15,8 +15,8 @@ import torch
 
 import interp_compose as ic
 from interp_compose.errors import OptionError
-from interp_compose.models.init import init_bert
-from interp_compose.studies.pretrain import run as run_file
+from interp_compose.papers.cat.models.init import init_bert
+from interp_compose.papers.cat.studies.pretrain import run as run_file
 from tests.forking import fork, wait
 from tests.studies.test_pretrain import DOCUMENTS, TINY, study
 
@@ -30,7 +30,7 @@ def dying(model: Any, *, seed: int) -> None:
         model.blocks[0].composition.codebook.data[[1, 3]] = 0
 
 
-def plain(found: ic.Pretrained) -> dict[str, Any]:
+def plain(found: ic.cat.Pretrained) -> dict[str, Any]:
     tables = {name: found.frames[name] for name in ("runs", "held_out", "codes_curve")}
     return {name: frame.to_dict("records") for name, frame in tables.items()}
 

@@ -61,8 +61,10 @@ from tests.untyped import outcomes_of
 
 
 def small() -> LensModel:
-    config = ic.DecoderConfig(d_vocab=19, n_ctx=11, n_layers=2, d_model=8, n_heads=2, d_mlp=12)
-    return ic.small_decoder(config, init_rate=0.4, seed=0)
+    config = ic.complexity.DecoderConfig(
+        d_vocab=19, n_ctx=11, n_layers=2, d_model=8, n_heads=2, d_mlp=12
+    )
+    return ic.complexity.small_decoder(config, init_rate=0.4, seed=0)
 
 
 def tokens(model: LensModel) -> Tensor:
@@ -239,14 +241,14 @@ def test_what_is_no_model(source: Any, message: str) -> None:
 
 
 def seq2seq() -> LensModel:
-    shape = ic.Seq2SeqConfig(19, 17, 11, 1, 1, d_model=8, n_heads=2, d_mlp=12, fuse="both")
-    return ic.small_seq2seq(shape, seed=0)
+    shape = ic.lrf.Seq2SeqConfig(19, 17, 11, 1, 1, d_model=8, n_heads=2, d_mlp=12, fuse="both")
+    return ic.lrf.small_seq2seq(shape, seed=0)
 
 
 def encoder(composition: Any) -> LensModel:
     sizes: dict[str, Any] = {"d_model": 8, "n_heads": 2, "d_mlp": 12, "n_codes": 7}
-    shape = ic.EncoderConfig(19, 11, 2, **sizes, composition=composition)
-    return ic.small_encoder(shape, seed=0)
+    shape = ic.cat.EncoderConfig(19, 11, 2, **sizes, composition=composition)
+    return ic.cat.small_encoder(shape, seed=0)
 
 
 @pytest.mark.parametrize(
@@ -345,8 +347,8 @@ import interp_compose as ic
 from interp_compose.errors import InterpComposeError
 from interp_compose.studies.audit.model_checks import _compiled
 
-config = ic.DecoderConfig(d_vocab=19, n_ctx=11, n_layers=2, d_model=8, n_heads=2, d_mlp=12)
-model = ic.small_decoder(config, init_rate=0.4, seed=0)
+config = ic.complexity.DecoderConfig(d_vocab=19, n_ctx=11, n_layers=2, d_model=8, n_heads=2, d_mlp=12)
+model = ic.complexity.small_decoder(config, init_rate=0.4, seed=0)
 tokens = torch.arange(14).view(2, 7)
 
 def found(passed_by):

@@ -16,9 +16,9 @@ import torch
 import interp_compose as ic
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import weights_digest
-from interp_compose.studies.carma import run as carma_run
-from interp_compose.studies.carma.result import Comparison
-from interp_compose.tasks.synonyms import synonym_source
+from interp_compose.papers.carma import run as carma_run
+from interp_compose.papers.carma.result import Comparison
+from interp_compose.papers.carma.synonyms.load import synonym_source
 from interp_compose.tasks.task import Task
 from interp_compose.training import loop
 from interp_compose.training.history import read_history
@@ -81,7 +81,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop.BatchOrder, "at", at)
         patch.setattr(carma_run, "finetune_on", finetune_on)
-        comparison = ic.compare(
+        comparison = ic.carma.compare(
             model,
             task,
             seeds=list(SEEDS),
@@ -122,7 +122,7 @@ def test_accuracy_and_consistency_are_what_single_passes_give(ran: Ran) -> None:
         row = pick(tables["accuracy"], version=version, seed=seed)
         assert (row["n_correct"], row["n"]) == (sum(before), 12)
         for rate in RATES:
-            replaced = ic.replace_synonyms(
+            replaced = ic.carma.replace_synonyms(
                 ran.task.test, source, rate=rate, seed=seed, template=ran.task.template
             )
             pairs = [
@@ -147,7 +147,7 @@ def test_replaced_words_are_listed_and_shared_by_all_versions(ran: Ran) -> None:
     source = synonym_source("auto", "mini-sst")
     texts = []
     for seed in SEEDS:
-        expected = ic.replace_synonyms(
+        expected = ic.carma.replace_synonyms(
             ran.task.test, source, rate=1.0, seed=seed, template=ran.task.template
         )
         rows = table.query("rate == 1.0 and seed == @seed").reset_index(drop=True)
@@ -170,7 +170,7 @@ def test_doses_are_those_of_the_replacement(ran: Ran) -> None:
     for rate in RATES:
         shares = []
         for seed in SEEDS:
-            expected = ic.replace_synonyms(
+            expected = ic.carma.replace_synonyms(
                 ran.task.test, source, rate=rate, seed=seed, template=ran.task.template
             ).sentences()
             rows = table.query("rate == @rate and seed == @seed").reset_index(drop=True)
@@ -195,7 +195,7 @@ def test_accuracy_among_labels(ran: Ran, tmp_path: Path) -> None:
         model.lens.ln_final.bias += 20 * model.lens.unembed.W_U[:, token_of(model, ".")]
     options: dict[str, Any] = {"seeds": [1], "config": CONFIG, "rates": (1.0,), "layers": [0]}
     plain, found = (
-        ic.compare(
+        ic.carma.compare(
             model,
             ran.task,
             ("original", "ft"),
@@ -208,7 +208,7 @@ def test_accuracy_among_labels(ran: Ran, tmp_path: Path) -> None:
     )
     assert found.config["answers"] == list(ran.task.labels)
     assert "answers among 3 labels" in found.summary()
-    new = ic.replace_synonyms(
+    new = ic.carma.replace_synonyms(
         ran.task.test,
         synonym_source("auto", "mini-sst"),
         rate=1.0,

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from interp_compose.errors import OptionError
-from interp_compose.studies.carma.result import Comparison
-from interp_compose.studies.carma.verdicts import verdicts
+from interp_compose.papers.carma.result import Comparison
+from interp_compose.papers.carma.verdicts import verdicts
 from tests.studies.carma_tables import (
     CONFIG,
     N_LAYERS,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from interp_compose.studies.carma.paper import paper_numbers, paper_numbers_for
+from interp_compose.papers.carma.paper import paper_numbers, paper_numbers_for
 from interp_compose.tasks.prompts import PAPER_MODELS
 from tests.studies.carma_tables import pick
 

@@ -24,9 +24,9 @@ from interp_compose.errors import (
     TrainingModeError,
 )
 from interp_compose.models.load import load_model
-from interp_compose.studies.carma import measure as carma_compare, plan as carma_plan
-from interp_compose.studies.carma.plan import checked_seeds
-from interp_compose.text.synonyms.sources import ThesaurusSource
+from interp_compose.papers.carma import measure as carma_compare, plan as carma_plan
+from interp_compose.papers.carma.plan import checked_seeds
+from interp_compose.papers.carma.synonyms.sources import ThesaurusSource
 from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.config import TrainConfig
 from interp_compose.types import Example

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from interp_compose.studies.carma.report import paper_tables, sentences_table
-from interp_compose.studies.carma.result import Comparison
+from interp_compose.papers.carma.report import paper_tables, sentences_table
+from interp_compose.papers.carma.result import Comparison
 from interp_compose.studies.core.report import settings, shown, table
 from interp_compose.studies.core.text import decimal, probability
 from tests.studies.carma_tables import CONFIG, make_tables

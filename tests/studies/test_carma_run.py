@@ -19,17 +19,17 @@ from interp_compose.errors import (
     NonFiniteError,
     OptionError,
 )
-from interp_compose.models.decoder import DecoderConfig, SmallDecoder
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
+from interp_compose.papers.carma import inputs as carma_inputs, run as carma_run
+from interp_compose.papers.carma.inputs import read_inputs, write_inputs
+from interp_compose.papers.carma.result import Comparison
+from interp_compose.papers.carma.run import run_configs
+from interp_compose.papers.carma.synonyms.sources import ThesaurusSource
+from interp_compose.papers.shared.models.decoder import DecoderConfig, SmallDecoder
 from interp_compose.runs.folder import hashed
-from interp_compose.studies.carma import inputs as carma_inputs, run as carma_run
-from interp_compose.studies.carma.inputs import read_inputs, write_inputs
-from interp_compose.studies.carma.result import Comparison
-from interp_compose.studies.carma.run import run_configs
 from interp_compose.studies.watch.measure import watch
 from interp_compose.studies.watch.watcher import Watcher
-from interp_compose.text.synonyms.sources import ThesaurusSource
 from interp_compose.training import objectives
 from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.history import read_history

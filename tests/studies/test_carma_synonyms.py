@@ -22,16 +22,15 @@ from interp_compose.errors import (
     MissingPackageError,
     OptionError,
 )
+from interp_compose.papers.carma.synonyms import load as carma_synonyms, sources as sentiment_words
+from interp_compose.papers.carma.synonyms.load import synonym_source
+from interp_compose.papers.carma.synonyms.replace import replace_synonyms
+from interp_compose.papers.carma.synonyms.sources import SynonymSource, ThesaurusSource
 from interp_compose.shipped.corpus import base_corpus
-from interp_compose.tasks import synonyms as carma_synonyms
 from interp_compose.tasks.mini import idm as mini_idm, sst as mini_sst
 from interp_compose.tasks.mini.world import reserve_words
 from interp_compose.tasks.sst import parse_tree
-from interp_compose.tasks.synonyms import synonym_source
 from interp_compose.tasks.wordnet import wordnet_reader
-from interp_compose.text.synonyms import sources as sentiment_words
-from interp_compose.text.synonyms.replace import replace_synonyms
-from interp_compose.text.synonyms.sources import SynonymSource, ThesaurusSource
 from interp_compose.types import Example
 from tests.tasks.conftest import data_dir  # noqa: F401  a fixture
 

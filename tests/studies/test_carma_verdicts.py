@@ -8,10 +8,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from interp_compose.papers.carma.differences import verdict
+from interp_compose.papers.carma.result import Comparison
+from interp_compose.papers.carma.verdicts import cautions, verdicts
 from interp_compose.plots.canvas import LONGEST
-from interp_compose.studies.carma.differences import verdict
-from interp_compose.studies.carma.result import Comparison
-from interp_compose.studies.carma.verdicts import cautions, verdicts
 from tests.studies.carma_tables import (
     CONFIG,
     N_LAYERS,

@@ -19,12 +19,12 @@ import torch
 import interp_compose as ic
 from interp_compose import cli
 from interp_compose.errors import InputError, MissingDataError, OptionError
-from interp_compose.studies.codes.consistency import in_passages
-from interp_compose.studies.codes.phrases import phrases_of
-from interp_compose.studies.codes.sememes import sememe_rows
-from interp_compose.studies.codes.words import Words, vectors_of
-from interp_compose.studies.pretrain.data import kept
-from interp_compose.training.sentences import Passages
+from interp_compose.papers.cat.studies.codes.consistency import in_passages
+from interp_compose.papers.cat.studies.codes.phrases import phrases_of
+from interp_compose.papers.cat.studies.codes.sememes import sememe_rows
+from interp_compose.papers.cat.studies.codes.words import Words, vectors_of
+from interp_compose.papers.cat.studies.pretrain.data import kept
+from interp_compose.papers.cat.training.sentences import Passages
 from tests.studies.similarity_reference import few_samples
 from tests.studies.test_pretrain import DOCUMENTS, SEMEMES, TINY, share_of, study
 
@@ -77,8 +77,10 @@ def wordnet(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(runs: Path, wordnet: Path) -> ic.Codes:
-    return ic.codes(runs, least=1, n_words=3, k=2, wordnet=wordnet, phrases=PHRASES, progress=False)
+def found(runs: Path, wordnet: Path) -> ic.cat.Codes:
+    return ic.cat.codes(
+        runs, least=1, n_words=3, k=2, wordnet=wordnet, phrases=PHRASES, progress=False
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -157,7 +159,7 @@ def takewhile_continuing(names: list[str]) -> Iterator[str]:
         yield name[2:]
 
 
-def test_the_heaviest_words_of_each_code(occurrences: Any, found: ic.Codes) -> None:
+def test_the_heaviest_words_of_each_code(occurrences: Any, found: ic.cat.Codes) -> None:
     n_layers = set()
     for (model, seed), by_word in occurrences.items():
         means = {place: (np.mean(own, axis=0), len(own)) for place, own in by_word.items()}
@@ -187,7 +189,7 @@ def test_the_heaviest_words_of_each_code(occurrences: Any, found: ic.Codes) -> N
     assert n_layers == {1, 2}
 
 
-def test_sememes_that_the_last_blocks_codes_name(occurrences: Any, found: ic.Codes) -> None:
+def test_sememes_that_the_last_blocks_codes_name(occurrences: Any, found: ic.cat.Codes) -> None:
     rows = found.frames["sememes"].set_index(["model", "seed", "source", "word"])
     rows = rows.sort_index()
     assert list(dict.fromkeys(found.frames["sememes"]["model"])) == WITH_CODES
@@ -282,7 +284,7 @@ def check(rows: pd.DataFrame, place: Any, same: Any, other: Any) -> None:
         assert row["over_low"] <= row["over_cont"] <= row["over_high"]
 
 
-def test_senses_are_told_apart_as_their_examples_say(runs: Path, found: ic.Codes) -> None:
+def test_senses_are_told_apart_as_their_examples_say(runs: Path, found: ic.cat.Codes) -> None:
     rows = found.consistency.query("question == 'senses'")
     for model, seed, encoder, data in encoders(runs):
         same: Any = defaultdict(list)
@@ -307,7 +309,7 @@ def test_senses_are_told_apart_as_their_examples_say(runs: Path, found: ic.Codes
         check(own, same, same, other)
 
 
-def test_a_word_again_is_compared_with_other_words(runs: Path, found: ic.Codes) -> None:
+def test_a_word_again_is_compared_with_other_words(runs: Path, found: ic.cat.Codes) -> None:
     rows = found.consistency.query("question == 'words'")
     for model, seed, encoder, data in encoders(runs):
         passages = Passages.of(data.held_out, TINY.n_ctx)
@@ -345,7 +347,7 @@ def test_a_word_again_is_compared_with_other_words(runs: Path, found: ic.Codes) 
         check(own, same, same, other)
 
 
-def test_words_of_a_phrase_beside_the_words_alone(runs: Path, found: ic.Codes) -> None:
+def test_words_of_a_phrase_beside_the_words_alone(runs: Path, found: ic.cat.Codes) -> None:
     place = ["model", "seed", "phrase", "position", "layer"]
     rows = found.phrases.set_index(place).sort_index()
     assert set(found.phrases["phrase"]) == {"ann knows", "kim smiled", "joe joe"}
@@ -454,7 +456,7 @@ def test_a_folder_of_bird_or_a_file_gives_phrases(tmp_path: Path) -> None:
 # ---- the result -----------------------------------------------------------------------------
 
 
-def test_intervals_over_seeds_and_words(found: ic.Codes) -> None:
+def test_intervals_over_seeds_and_words(found: ic.cat.Codes) -> None:
     values = found.frames["sememes"]
     for row in found.frame.to_dict("records"):
         own = values.query(
@@ -473,14 +475,14 @@ def test_intervals_over_seeds_and_words(found: ic.Codes) -> None:
         assert row["words_low"] <= row["difference"] <= row["words_high"]
 
 
-def test_a_result_is_kept_and_shown(found: ic.Codes, tmp_path: Path) -> None:
-    again = ic.Codes.load(found.save(tmp_path / "kept"))
+def test_a_result_is_kept_and_shown(found: ic.cat.Codes, tmp_path: Path) -> None:
+    again = ic.cat.Codes.load(found.save(tmp_path / "kept"))
     pd.testing.assert_frame_equal(again.words, found.words)
-    built = ic.Codes.from_rows(
-        {table.name: found.frames[table.name] for table in ic.Codes.SCHEMA}, found.config
+    built = ic.cat.Codes.from_rows(
+        {table.name: found.frames[table.name] for table in ic.cat.Codes.SCHEMA}, found.config
     )
     pd.testing.assert_frame_equal(built.frame, found.frame)
-    assert set(found.figures()) == set(ic.Codes.FIGURES)
+    assert set(found.figures()) == set(ic.cat.Codes.FIGURES)
     figure: Any = found.figures()["codes_consistency"].chart
     assert [panel.title for panel in figure.panels] == WITH_CODES
     rows = found.consistency.query(
@@ -514,13 +516,13 @@ def test_a_result_is_kept_and_shown(found: ic.Codes, tmp_path: Path) -> None:
 
 
 def test_without_wordnet_and_phrases(runs: Path) -> None:
-    plain = ic.codes(runs, models=["cat"], least=1, n_passages=1, progress=False)
+    plain = ic.cat.codes(runs, models=["cat"], least=1, n_passages=1, progress=False)
     assert plain.phrases.empty
     assert plain.inside_phrases.empty
     assert plain.consistency.empty  # one passage alone
     assert set(plain.figures()) == {"codes_sememes"}
     assert "no word occurs in two passages" in plain.summary()
-    some = ic.codes(runs, models=["cat"], least=1, progress=False)
+    some = ic.cat.codes(runs, models=["cat"], least=1, progress=False)
     assert set(some.consistency["question"]) == {"words"}
     assert "NLTK finds no WordNet" in some.summary()
 
@@ -543,7 +545,7 @@ def test_what_cannot_be_is_refused(
     runs: Path, asked: dict[str, Any], error: type[Exception], said: str
 ) -> None:
     with pytest.raises(error, match=said):
-        ic.codes(runs, **{"progress": False, **asked})
+        ic.cat.codes(runs, **{"progress": False, **asked})
 
 
 def test_a_folder_without_codes_is_refused(tmp_path: Path) -> None:
@@ -552,4 +554,4 @@ def test_a_folder_without_codes_is_refused(tmp_path: Path) -> None:
     short = replace(TINY, max_steps=1)
     study(text, tmp_path / "out", ("bert",), seeds=1, run=short, sememes=None)
     with pytest.raises(InputError, match="no model in .* has codes; train one that has"):
-        ic.codes(tmp_path / "out", progress=False)
+        ic.cat.codes(tmp_path / "out", progress=False)

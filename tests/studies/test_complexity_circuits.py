@@ -8,7 +8,7 @@ import torch
 import interp_compose as ic
 from interp_compose.errors import InputError
 from interp_compose.models.lens_model import LensModel
-from interp_compose.studies.anchors.masked_outputs import (
+from interp_compose.papers.complexity.studies.anchors.masked_outputs import (
     KEY,
     MODES,
     Mode,
@@ -17,14 +17,14 @@ from interp_compose.studies.anchors.masked_outputs import (
     second_anchor_masked,
 )
 
-TASK = ic.AnchorTask()
+TASK = ic.complexity.AnchorTask()
 SHIFTS = {1: 5, 2: 1, 3: -2, 4: -8}  # by the anchor's token id
 
 
 @pytest.fixture(scope="module")
 def model() -> LensModel:
-    config = ic.DecoderConfig(d_vocab=TASK.vocabulary, d_model=16, d_mlp=24)
-    return ic.small_decoder(config, init_rate=0.3, seed=0)
+    config = ic.complexity.DecoderConfig(d_vocab=TASK.vocabulary, d_model=16, d_mlp=24)
+    return ic.complexity.small_decoder(config, init_rate=0.3, seed=0)
 
 
 def test_fifty_of_each_pair_of_different_anchors(model: LensModel) -> None:
@@ -98,13 +98,13 @@ def test_numbers_are_finite_and_repeat(model: LensModel, mode: Mode) -> None:
 
 def test_what_has_no_pairs_is_refused(model: LensModel) -> None:
     for task in (
-        ic.AnchorTask(n_anchors=1, unseen=()),
-        ic.AnchorTask(length=5, numbers=(20, 99)),
+        ic.complexity.AnchorTask(n_anchors=1, unseen=()),
+        ic.complexity.AnchorTask(length=5, numbers=(20, 99)),
     ):
         with pytest.raises(InputError, match="these pictures are of pairs of anchors"):
             key_masked(model, task)
         with pytest.raises(InputError, match="these pictures are of pairs of anchors"):
             second_anchor_masked(model, task)
-    far = ic.AnchorTask(anchors={"a": 0, "b": 200}, unseen=(), d_vocab=600)
+    far = ic.complexity.AnchorTask(anchors={"a": 0, "b": 200}, unseen=(), d_vocab=600)
     with pytest.raises(InputError, match="reach 0 common values"):
         second_anchor_masked(model, far)

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from interp_compose.studies.anchors.grid import at_a_time, run_bytes
-from interp_compose.studies.anchors.presets import PRESETS
-from interp_compose.studies.anchors.run import PhaseRun
-from interp_compose.studies.core.together import SHARE
-from interp_compose.training.parallel import NextOfSequence, ParallelTrainer
+from interp_compose.papers.complexity.grid.together import SHARE
+from interp_compose.papers.complexity.studies.anchors.grid import at_a_time, run_bytes
+from interp_compose.papers.complexity.studies.anchors.presets import PRESETS
+from interp_compose.papers.complexity.studies.anchors.run import PhaseRun
+from interp_compose.papers.shared.training.parallel import NextOfSequence, ParallelTrainer
 
 TINY = PhaseRun(samples=60, n_test=30, batch_size=20)
 SHAPES = [

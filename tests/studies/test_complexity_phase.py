@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given, strategies as st
 
 from interp_compose.errors import InputError, OptionError
-from interp_compose.studies.anchors.grid import runs_of
-from interp_compose.studies.anchors.phase import (
+from interp_compose.papers.complexity.studies.anchors.grid import runs_of
+from interp_compose.papers.complexity.studies.anchors.phase import (
     cells_of,
     doubt_of,
     onsets_of,
     phase_of,
     with_phases,
 )
-from interp_compose.studies.anchors.run import PhaseRun
-from interp_compose.studies.core.grid import numbers
+from interp_compose.papers.complexity.studies.anchors.run import PhaseRun
+from interp_compose.papers.complexity.studies.phases.measure import phase_diagram
+from interp_compose.papers.complexity.studies.phases.result import PhaseDiagram
+from interp_compose.papers.shared.grid.grid import numbers
 from interp_compose.studies.core.options import GridOptions
-from interp_compose.studies.phases.measure import phase_diagram
-from interp_compose.studies.phases.result import PhaseDiagram
 
 
 @pytest.mark.parametrize(

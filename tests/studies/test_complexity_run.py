@@ -14,13 +14,9 @@ from torch import Tensor
 import interp_compose as ic
 from interp_compose._versions import environment_versions, mixed_versions
 from interp_compose.errors import InputError
-from interp_compose.models.decoder import SmallDecoder
-from interp_compose.models.small_decoder import SmallDecoderModel
-from interp_compose.probes.condensation import mean_abs_cosine
-from interp_compose.runs import folder as sweep_folder
-from interp_compose.runs.files import read_json
-from interp_compose.studies.anchors import run as complexity_run
-from interp_compose.studies.anchors.run import (
+from interp_compose.papers.complexity.models.small_decoder import SmallDecoderModel
+from interp_compose.papers.complexity.studies.anchors import run as complexity_run
+from interp_compose.papers.complexity.studies.anchors.run import (
     CIRCUITS,
     HISTORY,
     MODEL,
@@ -28,7 +24,11 @@ from interp_compose.studies.anchors.run import (
     _circuits,
     train,
 )
-from interp_compose.training.parallel import ParallelTrainer
+from interp_compose.papers.shared.models.decoder import SmallDecoder
+from interp_compose.papers.shared.training.parallel import ParallelTrainer
+from interp_compose.probes.condensation import mean_abs_cosine
+from interp_compose.runs import folder as sweep_folder
+from interp_compose.runs.files import read_json
 from tests.studies.conftest import few_outputs
 
 TINY = PhaseRun(
@@ -52,12 +52,12 @@ def test_runs_under_two_releases_claim_neither_for_all(
 ) -> None:
     options: dict[str, Any] = {"run": TINY, "where": "here", "progress": False}
     with torch.no_grad():  # which is the caller's, and not the runs'
-        one = ic.phase_diagram([0.5], [0.01], tmp_path, seeds=1, **options)
+        one = ic.complexity.phase_diagram([0.5], [0.01], tmp_path, seeds=1, **options)
     here = environment_versions()
     assert one.versions == here
     other = {**here, "torch": "1.0"}
     monkeypatch.setattr(sweep_folder, "environment_versions", lambda: other)
-    two = ic.phase_diagram([0.5], [0.01], tmp_path, seeds=2, **options)
+    two = ic.complexity.phase_diagram([0.5], [0.01], tmp_path, seeds=2, **options)
     monkeypatch.undo()
     assert two.versions["torch"] == f"mixed: 1.0, {here['torch']}"
     assert sorted(two.versions["runs"].values(), key=str) == sorted([here, other], key=str)
@@ -65,8 +65,8 @@ def test_runs_under_two_releases_claim_neither_for_all(
         "runs were made with several versions: torch 1.0"
     )
     two.save(tmp_path / "saved")
-    assert ic.PhaseDiagram.load(tmp_path / "saved").versions == two.versions
-    inside = ic.mechanism(tmp_path, [0.5], seed=1, progress=False)
+    assert ic.complexity.PhaseDiagram.load(tmp_path / "saved").versions == two.versions
+    inside = ic.complexity.mechanism(tmp_path, [0.5], seed=1, progress=False)
     assert inside.versions["torch"] == two.versions["torch"]
     assert set(inside.versions["runs"]) == {"mechanism", *inside.config["runs"]}
 
@@ -137,9 +137,9 @@ def test_a_run_that_diverges_says_so(tmp_path: Path) -> None:
 
 
 def test_finite_weights_with_outputs_that_are_not_have_diverged(tmp_path: Path) -> None:
-    diagram = ic.phase_diagram(
+    diagram = ic.complexity.phase_diagram(
         [0.4], [0.01, 1e6], tmp_path, seeds=1, where="here", progress=False,
-        run=ic.PhaseRun(steps=2, samples=256, n_test=16),
+        run=ic.complexity.PhaseRun(steps=2, samples=256, n_test=16),
     )  # fmt: skip
     assert diagram.frame["finite"].tolist() == [True, False]
     assert diagram.cells["diverged"].tolist() == [0, 1]

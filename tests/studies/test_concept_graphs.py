@@ -15,17 +15,25 @@ import pytest
 import interp_compose as ic
 from interp_compose import cli
 from interp_compose.errors import MissingPackageError, OptionError
-from interp_compose.models.concept_unet import ConceptUNet
-from interp_compose.models.init import init_module
+from interp_compose.papers.complexity.models.concept_unet import ConceptUNet
+from interp_compose.papers.complexity.models.init import init_module
+from interp_compose.papers.complexity.studies.concept_graphs import measure
+from interp_compose.papers.complexity.studies.concept_graphs.options import (
+    PAPER,
+    ConceptGraphsCommand,
+)
+from interp_compose.papers.complexity.studies.concept_graphs.result import KINDS
+from interp_compose.papers.complexity.studies.concept_graphs.run import (
+    ConceptRun,
+    counted,
+    examples,
+    inside,
+)
+from interp_compose.papers.complexity.tasks.concept_images import NODES, TRAINED, concept_images
+from interp_compose.papers.complexity.training.images import Denoising
 from interp_compose.plots.images import image_of, png_of
-from interp_compose.studies.concept_graphs import measure
-from interp_compose.studies.concept_graphs.options import PAPER, ConceptGraphsCommand
-from interp_compose.studies.concept_graphs.result import KINDS
-from interp_compose.studies.concept_graphs.run import ConceptRun, counted, examples, inside
-from interp_compose.tasks.concept_images import NODES, TRAINED, concept_images
-from interp_compose.training.images import Denoising
 
-TINY = ic.ImageTraining(
+TINY = ic.complexity.ImageTraining(
     samples=16, channels=(2,), epochs=2, batch_size=4, n_steps=4, sample_steps=2, n_images=3,
     n_looks=2, n_curve=1,
 )  # fmt: skip
@@ -68,8 +76,8 @@ def frames(learned: int = 10) -> dict[str, pd.DataFrame]:
     return {name: pd.DataFrame(rows) for name, rows in made.items()}
 
 
-def result(**asked: Any) -> ic.ConceptGraphs:
-    return ic.ConceptGraphs.from_runs(frames(**asked), CONFIG)
+def result(**asked: Any) -> ic.complexity.ConceptGraphs:
+    return ic.complexity.ConceptGraphs.from_runs(frames(**asked), CONFIG)
 
 
 def test_shares_verdicts_and_differences_by_hand() -> None:
@@ -120,7 +128,7 @@ def test_images_over_training_by_hand() -> None:
     seen = frames()
     for name in ("accuracy", "curve"):
         seen[name]["trained"] |= seen[name]["node"].isin(["010", "011"])
-    figures = ic.ConceptGraphs.from_runs(seen, CONFIG).figures()
+    figures = ic.complexity.ConceptGraphs.from_runs(seen, CONFIG).figures()
     chart = figures["concept_graphs_curve"].chart
     assert chart is not None
     assert [panel.title for panel in chart.panels] == ["trained nodes", "other nodes"]
@@ -149,7 +157,7 @@ def test_a_model_that_did_not_learn_its_training_nodes_shows_nothing() -> None:
 def test_without_the_small_circles_unseen_there_is_no_failure_mode() -> None:
     tables = frames()
     tables["accuracy"]["trained"] |= tables["accuracy"]["node"].isin(["010", "011"])
-    found = ic.ConceptGraphs.from_runs(tables, CONFIG)
+    found = ic.complexity.ConceptGraphs.from_runs(tables, CONFIG)
     assert found.failure.empty
     assert "failure mode" not in found.summary()
     assert "both small circles were trained on" in found.summary()
@@ -162,7 +170,7 @@ def test_seeds_that_agree_are_as_sure_as_their_images_are_many(n: int, verdict: 
     accuracy = tables["accuracy"]
     accuracy["n"] = n
     accuracy["n_right"] = np.where(accuracy["trained"], n, 0)
-    found = ic.ConceptGraphs.from_runs(tables, CONFIG).failure
+    found = ic.complexity.ConceptGraphs.from_runs(tables, CONFIG).failure
     z, images = 1.959964, 3 * n
     assert set(found["verdict"]) == {verdict}
     assert found["low"].tolist() == pytest.approx([1 / (1 + z**2 / images)] * 6)
@@ -174,7 +182,7 @@ def test_one_seed_decides_nothing() -> None:
         name: table[table["seed"] == 0] if "seed" in table else table
         for name, table in frames().items()
     }
-    found = ic.ConceptGraphs.from_runs(tables, {**CONFIG, "seeds": [0]})
+    found = ic.complexity.ConceptGraphs.from_runs(tables, {**CONFIG, "seeds": [0]})
     assert set(found.failure["verdict"]) == {"undecided"}
     assert "triangles in 60.0 % of images, clear 40.0 %, right 40.0 %\n" in found.summary()
 
@@ -204,9 +212,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "N_JUDGED", 4)
 
 
-def study(out: Path, rates: Any = (0.4, 0.5), **asked: Any) -> ic.ConceptGraphs:
+def study(out: Path, rates: Any = (0.4, 0.5), **asked: Any) -> ic.complexity.ConceptGraphs:
     given = {"seeds": 1, "run": TINY, "where": "here", "progress": False, **asked}
-    return ic.concept_graphs(rates, out, **given)
+    return ic.complexity.concept_graphs(rates, out, **given)
 
 
 @pytest.mark.usefixtures("quick")

@@ -13,18 +13,18 @@ import pytest
 import torch
 
 import interp_compose as ic
-from interp_compose.stats.answer_overlap import exact_match, token_f1
-from interp_compose.studies.encoders.spans import worst
-from interp_compose.studies.encoders.windows import windows_of
-from interp_compose.training.classifier import ClassifierHead
-from interp_compose.training.spans import best_spans
+from interp_compose.papers.cat.stats.answer_overlap import exact_match, token_f1
+from interp_compose.papers.cat.studies.encoders.spans import worst
+from interp_compose.papers.cat.studies.encoders.windows import windows_of
+from interp_compose.papers.cat.training.classifier import ClassifierHead
+from interp_compose.papers.cat.training.spans import best_spans
 from tests.studies.test_encoders import encoders, models_of, one_seed as one_seed, plainly
 from tests.studies.test_pretrain import NAMES
 
 N_CTX, LONGEST = 18, 30
 
 
-def question(own: str, number: int, n: int, name: str) -> ic.Question:
+def question(own: str, number: int, n: int, name: str) -> ic.cat.Question:
     """Who is heard by ``name``, in so many sentences, of which one says it."""
     others = [one for one in NAMES if one != name]
     said = [
@@ -34,23 +34,23 @@ def question(own: str, number: int, n: int, name: str) -> ic.Question:
     said[number % n] = f"{name} hears {others[number % len(others)].upper()}."
     context = " ".join(said)
     answer = others[number % len(others)].upper()
-    return ic.Question(own, f"{name} hears?", context, ((context.index(answer), answer),))
+    return ic.cat.Question(own, f"{name} hears?", context, ((context.index(answer), answer),))
 
 
 TRAIN = tuple(question(f"t{i}", i, 1 + i % 5, NAMES[i % len(NAMES)]) for i in range(7))
 TEST = tuple(question(f"q{i}", 3 * i + 1, 1 + i % 4, NAMES[-1 - i % 2]) for i in range(6))
 ADDED = tuple(
-    ic.Question(f"{one.id}-{i}", one.question, f"{one.context} {extra}", one.answers)
+    ic.cat.Question(f"{one.id}-{i}", one.question, f"{one.context} {extra}", one.answers)
     for one in TEST[:3]
     for i, extra in enumerate(("so hears.", f"{NAMES[0]} hears {NAMES[1]}."))
 )
-TASK = ic.SpanTask("squad", {"train": TRAIN, "test": TEST, "addsent": (*TEST[:4], *ADDED)})
+TASK = ic.cat.SpanTask("squad", {"train": TRAIN, "test": TEST, "addsent": (*TEST[:4], *ADDED)})
 
 
 # ---- windows ------------------------------------------------------------------------------------
 
 
-def slow_windows(encoder: Any, one: ic.Question) -> list[dict[str, Any]]:
+def slow_windows(encoder: Any, one: ic.cat.Question) -> list[dict[str, Any]]:
     """Tokens, segments, and of each word its first position and its characters, by Hugging Face's
     tokenizer and by the marks of WordPiece."""
     tokenizer = encoder.tokenizer
@@ -81,7 +81,7 @@ def slow_windows(encoder: Any, one: ic.Question) -> list[dict[str, Any]]:
         first += len(taken) // 2
 
 
-def positions(window: dict[str, Any], one: ic.Question) -> tuple[int, int]:
+def positions(window: dict[str, Any], one: ic.cat.Question) -> tuple[int, int]:
     """Of the first answer's first and last word; 0, 0 where one of its characters is missing."""
     start, text = one.answers[0]
     within = [
@@ -127,8 +127,10 @@ def test_windows_are_those_of_a_slow_reading(cat: Any) -> None:
 
 
 def test_long_questions_and_words_and_contexts_without_a_word(cat: Any) -> None:
-    long = ic.Question("long", " ".join([NAMES[0]] * 9), f"x{'q' * 40} {NAMES[1]}", ((0, "xq"),))
-    empty = ic.Question("empty", "who?", "\u200b", ((0, "\u200b"),))
+    long = ic.cat.Question(
+        "long", " ".join([NAMES[0]] * 9), f"x{'q' * 40} {NAMES[1]}", ((0, "xq"),)
+    )
+    empty = ic.cat.Question("empty", "who?", "\u200b", ((0, "\u200b"),))
     found = windows_of(cat, (long, empty))
     assert found.cut.tolist() == [True, False]
     assert [one.question for one in found.windows][-1] == 1
@@ -183,7 +185,9 @@ def vectors_alone(encoder: Any, output: str, window: dict[str, Any]) -> torch.Te
     return torch.stack([last[0], *means])
 
 
-def answer_of(logits: list[torch.Tensor], windows: list[dict[str, Any]], one: ic.Question) -> str:
+def answer_of(
+    logits: list[torch.Tensor], windows: list[dict[str, Any]], one: ic.cat.Question
+) -> str:
     """The most probable span of all windows, every one tried."""
     tried = []
     for own, window in zip(logits, windows, strict=True):
@@ -215,7 +219,7 @@ def expected_of(answers: dict[str, list[str]]) -> dict[tuple[str, str], float]:
     return means
 
 
-def values_of(found: ic.EncoderScores, **place: Any) -> dict[tuple[str, str], float]:
+def values_of(found: ic.cat.EncoderScores, **place: Any) -> dict[tuple[str, str], float]:
     rows = found.frames["scores"]
     for name, value in place.items():
         rows = rows[rows[name] == value]
@@ -278,11 +282,11 @@ def test_it_is_a_plain_loop(
 
 
 def test_answers_can_be_learned(one_seed: Path, tmp_path: Path) -> None:
-    task = {"own": ic.SpanTask("own", {"train": TRAIN, "test": TRAIN})}
+    task = {"own": ic.cat.SpanTask("own", {"train": TRAIN, "test": TRAIN})}
     asked: dict[str, Any] = {"models": ["cat"], "outputs": ["cont"], "tuned": ["end-to-end"]}
     found = encoders(one_seed, task, tmp_path, **asked, epochs=30, lr=0.02, batch_size=16)
     assert found.frame.query("metric == 'token_f1'")["mean"].iloc[0] > 0.9
-    again = ic.EncoderScores.from_rows({"scores": found.frames["scores"]}, found.config)
+    again = ic.cat.EncoderScores.from_rows({"scores": found.frames["scores"]}, found.config)
     assert {"encoders_exact_match", "encoders_token_f1"} == set(again.figures())
 
 
@@ -295,6 +299,6 @@ def test_each_output_has_a_head_of_its_own(one_seed: Path, tmp_path: Path) -> No
 
 def test_the_worst_variant_of_a_question() -> None:
     ids = ["a", "a-1", "a-2", "b", "c-1", "c", "c-2", "d-1", "d-2"]
-    asked = [ic.Question(one, "?", "x", ((0, "x"),)) for one in ids]
+    asked = [ic.cat.Question(one, "?", "x", ((0, "x"),)) for one in ids]
     values = [0.0, 0.8, 0.5, 0.7, 0.9, 0.1, 1.0, 0.4, 0.4]
     assert worst(asked, values) == [2, 3, 4, 7]

@@ -20,12 +20,12 @@ from sklearn.metrics import roc_auc_score
 
 import interp_compose as ic
 from interp_compose.errors import InputError, MissingDataError, ModelError, OptionError
-from interp_compose.studies.encoders import run as run_file
-from interp_compose.studies.encoders.result import METRICS
-from interp_compose.studies.encoders.tuned import nested
-from interp_compose.studies.encoders.vectors import vectors
+from interp_compose.papers.cat.studies.encoders import run as run_file
+from interp_compose.papers.cat.studies.encoders.result import METRICS
+from interp_compose.papers.cat.studies.encoders.tuned import nested
+from interp_compose.papers.cat.studies.encoders.vectors import vectors
+from interp_compose.papers.cat.training.classifier import ClassifierHead
 from interp_compose.tasks.pairs import Pair, PairTask
-from interp_compose.training.classifier import ClassifierHead
 from interp_compose.training.loop import Trainer
 from tests.studies.test_pretrain import DOCUMENTS, MODELS, TINY, study
 
@@ -65,8 +65,8 @@ def frames() -> dict[str, pd.DataFrame]:
     return {"scores": pd.DataFrame(rows)}
 
 
-def result() -> ic.EncoderScores:
-    return ic.EncoderScores.from_rows(frames(), CONFIG)
+def result() -> ic.cat.EncoderScores:
+    return ic.cat.EncoderScores.from_rows(frames(), CONFIG)
 
 
 def test_means_and_differences_by_hand() -> None:
@@ -96,7 +96,7 @@ def test_readings_are_corrected_by_what_is_compared_and_by_task() -> None:
     three = pd.concat([one.assign(seed=seed) for seed in range(3)])
     scores = three.assign(value=random.uniform(-0.5, 0.5, len(three)))
     config = {**CONFIG, "models": ["bert", "cat", *controls], "seeds": [0, 1, 2]}
-    found = ic.EncoderScores.from_rows({"scores": scores}, config).differences
+    found = ic.cat.EncoderScores.from_rows({"scores": scores}, config).differences
     readings = [(m, o) for m in ("cat", *controls) for o in ("cont", "comp", "mix")]
     asked = {
         "first": {(f"{m} {o}", "bert cont") for m, o in readings},
@@ -131,13 +131,13 @@ def test_a_value_that_does_not_exist_is_left_out_and_counted() -> None:
     gone = (given["model"] == "cat") & (given["output"] == "comp") & (given["seed"] == 1)
     gone &= (given["metric"] == "auc") & (given["embedding"] == "cls")
     given.loc[gone, "value"] = math.nan
-    found = ic.EncoderScores.from_rows({"scores": given}, CONFIG)
+    found = ic.cat.EncoderScores.from_rows({"scores": given}, CONFIG)
     cells = found.frame.query("metric == 'auc' and embedding == 'cls'")
     assert ["cat", "comp"] not in cells[["model", "output"]].to_numpy().tolist()
     assert len(cells) == 3
     assert "1 values do not exist" in found.summary()
     assert found.differences["difference"].notna().all()
-    nothing = ic.EncoderScores.from_rows({"scores": given.assign(value=math.nan)}, CONFIG)
+    nothing = ic.cat.EncoderScores.from_rows({"scores": given.assign(value=math.nan)}, CONFIG)
     assert nothing.frame.empty
     assert nothing.figures() == {}
     assert "do not exist" in nothing.summary()
@@ -192,12 +192,12 @@ def one_seed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def judged(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> ic.EncoderScores:
+def judged(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> ic.cat.EncoderScores:
     return encoders(runs, TASKS, tmp_path_factory.mktemp("judged"))
 
 
-def encoders(runs: Path, tasks: Any, out: Path, **asked: Any) -> ic.EncoderScores:
-    return ic.encoders(runs, tasks, out, **{"where": "here", "progress": False, **asked})
+def encoders(runs: Path, tasks: Any, out: Path, **asked: Any) -> ic.cat.EncoderScores:
+    return ic.cat.encoders(runs, tasks, out, **{"where": "here", "progress": False, **asked})
 
 
 def models_of(runs: Path) -> Iterator[tuple[str, int, Any]]:
@@ -207,7 +207,7 @@ def models_of(runs: Path) -> Iterator[tuple[str, int, Any]]:
 
 
 def test_correlations_are_those_of_vectors_read_one_by_one(
-    runs: Path, judged: ic.EncoderScores
+    runs: Path, judged: ic.cat.EncoderScores
 ) -> None:
     found = judged.frames["scores"].set_index(
         ["model", "seed", "output", "embedding", "task", "subset", "metric"]
@@ -291,7 +291,7 @@ def of_class(outputs: Any, classes: list[int]) -> Any:
     return lambda i: -outputs(i).log_softmax(dim=0)[classes[i]]
 
 
-def shares(found: ic.EncoderScores, **place: Any) -> dict[str, float]:
+def shares(found: ic.cat.EncoderScores, **place: Any) -> dict[str, float]:
     """Accuracy by subset."""
     rows = found.frames["scores"]
     for name, value in {"metric": "accuracy", "embedding": "cls", **place}.items():
@@ -308,7 +308,9 @@ def expected_shares(right: list[bool], wanted: list[int]) -> dict[str, float]:
     return {name: sum(own) / len(own) for name, own in of.items()}
 
 
-def test_a_classifier_reads_the_vector_of_both_texts(runs: Path, judged: ic.EncoderScores) -> None:
+def test_a_classifier_reads_the_vector_of_both_texts(
+    runs: Path, judged: ic.cat.EncoderScores
+) -> None:
     model, seed, encoder = next(one for one in models_of(runs) if one[:2] == ("cat", 1))
     with torch.no_grad():
         train, test = (
@@ -371,12 +373,16 @@ def test_tuned_end_to_end_is_a_plain_loop_and_cosines_are_measured_again(
     assert len(values) == 2
 
 
-def labelled(n: int, **named: Any) -> ic.LabelledTask:
+def labelled(n: int, **named: Any) -> ic.cat.LabelledTask:
     """Texts that are class 1 where they have an even number of words."""
     texts = [phrase(i, 2 + i % 4) for i in range(3 * n)]
-    items = tuple(ic.LabelledText(text, None, float(len(text.split()) % 2 == 0)) for text in texts)
+    items = tuple(
+        ic.cat.LabelledText(text, None, float(len(text.split()) % 2 == 0)) for text in texts
+    )
     splits = {"train": items[:n], "validation": items[n : 2 * n], "test": items[2 * n :]}
-    return ic.LabelledTask("names", splits | named, ("no", "yes"), ("matthews", "accuracy", "f1"))
+    return ic.cat.LabelledTask(
+        "names", splits | named, ("no", "yes"), ("matthews", "accuracy", "f1")
+    )
 
 
 def test_labelled_texts_with_another_distribution(runs: Path, tmp_path: Path) -> None:
@@ -392,7 +398,7 @@ def test_labelled_texts_with_another_distribution(runs: Path, tmp_path: Path) ->
     assert rows.query("subset == 'all'")["n"].eq(20).all()
     assert rows.query("subset == 'ood'")["n"].eq(9).all()
     assert set(rows["trained_on"]) == {"names"}
-    again = ic.EncoderScores.from_rows({"scores": rows}, found.config)
+    again = ic.cat.EncoderScores.from_rows({"scores": rows}, found.config)
     assert again.frame.query("metric == 'f1' and subset == 'ood'")["n_seeds"].eq(2).all()
 
 
@@ -402,7 +408,7 @@ def test_scores_are_learned_as_scores(runs: Path, tmp_path: Path) -> None:
         name: tuple(replace(one, target=0.5 * len(one.text1.split()), text2="a b") for one in own)
         for name, own in items.items()
     }
-    task = ic.LabelledTask("lengths", splits, (), ("pearson", "spearman"))
+    task = ic.cat.LabelledTask("lengths", splits, (), ("pearson", "spearman"))
     asked: dict[str, Any] = {"models": ["bert"], "embeddings": ["mean"], "epochs": 60, "lr": 0.05}
     found = encoders(runs, {"lengths": task}, tmp_path, **asked).frame
     assert set(found["metric"]) == {"pearson", "spearman"}
@@ -499,7 +505,7 @@ def test_texts_that_are_too_long_are_cut_and_counted_where_they_are(
     pairs = tuple(Pair(long, f"{long} {i}", label=int(i < 4)) for i in range(12))
     task = PairTask("long", pairs, pairs, {})
     found = encoders(runs, {"long": task}, tmp_path, models=["bert"])
-    again = ic.EncoderScores.from_rows(found.frames, found.config)
+    again = ic.cat.EncoderScores.from_rows(found.frames, found.config)
     rows = again.frames["scores"].query("metric == 'accuracy'")
     assert (rows["n_cut"] == rows["n"]).all()
     assert set(rows["n"]) == {12, 8, 4}

@@ -22,28 +22,32 @@ from interp_compose.errors import (
     MissingDataError,
     OptionError,
 )
-from interp_compose.models.init import init_xavier
-from interp_compose.models.seq2seq import Seq2SeqConfig, SmallSeq2Seq
-from interp_compose.models.small_seq2seq import SmallSeq2SeqModel
-from interp_compose.plots.chart import Chart
-from interp_compose.plots.heatmap import HeatMap
-from interp_compose.stats.intervals import wilson_interval
-from interp_compose.studies.core.grammar import (
+from interp_compose.papers.lrf.grammar import (
     Marks,
     cogs_marks,
     grammar_of,
     marks_of,
     scan_marks,
 )
-from interp_compose.studies.core.sequence_data import SequenceData
-from interp_compose.studies.fusion.pooling import cap_rows, numbered, pooled_match
-from interp_compose.studies.fusion.probing import encoder_states, probe_sentences, probe_tasks
-from interp_compose.studies.fusion.reading import cut_rows, layer_cut
-from interp_compose.studies.fusion.tokens import token_rows
-from interp_compose.studies.generalise.finished import finished_runs
-from interp_compose.studies.generalise.reads import reads_by_kind
-from interp_compose.text.vocabulary import BOS
-from interp_compose.training.sequences import EncodedPair, exact_match
+from interp_compose.papers.lrf.models.init import init_xavier
+from interp_compose.papers.lrf.models.seq2seq import Seq2SeqConfig, SmallSeq2Seq
+from interp_compose.papers.lrf.models.small_seq2seq import SmallSeq2SeqModel
+from interp_compose.papers.lrf.studies.fusion.pooling import cap_rows, numbered, pooled_match
+from interp_compose.papers.lrf.studies.fusion.probing import (
+    encoder_states,
+    probe_sentences,
+    probe_tasks,
+)
+from interp_compose.papers.lrf.studies.fusion.reading import cut_rows, layer_cut
+from interp_compose.papers.lrf.studies.fusion.tokens import token_rows
+from interp_compose.papers.lrf.studies.generalise.finished import finished_runs
+from interp_compose.papers.lrf.studies.generalise.reads import reads_by_kind
+from interp_compose.papers.shared.grid.sequence_data import SequenceData
+from interp_compose.papers.shared.text.vocabulary import BOS
+from interp_compose.papers.shared.training.sequence_objective import EncodedPair, exact_match
+from interp_compose.plots.chart import Chart
+from interp_compose.plots.heatmap import HeatMap
+from interp_compose.stats.intervals import wilson_interval
 
 COMMANDS = {
     "jump": "I_JUMP",
@@ -476,7 +480,7 @@ def test_tokens_that_are_right_one_by_one() -> None:
 def frames() -> dict[str, pd.DataFrame]:
     """Of a Transformer and of LRF, two layers in each stack; every axis has another size."""
     models, splits, n = ("transformer", "lrf"), ("train", "dev", "gen"), 40
-    made: dict[str, list[dict[str, Any]]] = {table.name: [] for table in ic.Fusion.SCHEMA}
+    made: dict[str, list[dict[str, Any]]] = {table.name: [] for table in ic.lrf.Fusion.SCHEMA}
     for m, model in enumerate(models):
         for layer in range(3):
             made["read_back"].append(
@@ -522,7 +526,7 @@ def frames() -> dict[str, pd.DataFrame]:
                 {**own, "earlier": earlier, "weight": weight}
                 for earlier, weight in enumerate(weights)
             ]
-    return {table.name: table.of(made[table.name]) for table in ic.Fusion.SCHEMA}
+    return {table.name: table.of(made[table.name]) for table in ic.lrf.Fusion.SCHEMA}
 
 
 CONFIG = {
@@ -531,13 +535,13 @@ CONFIG = {
 }  # fmt: skip
 
 
-def result() -> ic.Fusion:
-    return ic.Fusion.from_rows(frames(), CONFIG)
+def result() -> ic.lrf.Fusion:
+    return ic.lrf.Fusion.from_rows(frames(), CONFIG)
 
 
 def test_figures_show_the_last_split_and_means_over_tokens() -> None:
     found = {name: figure.chart for name, figure in result().figures().items()}
-    assert set(found) == set(ic.Fusion.FIGURES)
+    assert set(found) == set(ic.lrf.Fusion.FIGURES)
     heads, kinds, cuts = (found[f"fusion_{name}"] for name in ("heads", "kinds", "cuts"))
     assert isinstance(heads, HeatMap)
     assert isinstance(kinds, HeatMap)
@@ -583,13 +587,13 @@ def test_a_task_without_roles_and_phrases() -> None:
     plain["cap"] = plain["cap"].iloc[:0]
     for name in ("reads", "entropies", "cuts"):
         plain[name] = plain[name].iloc[:0]
-    found = ic.Fusion.from_rows(plain, {**CONFIG, "grammar": "none"})
+    found = ic.lrf.Fusion.from_rows(plain, {**CONFIG, "grammar": "none"})
     assert set(found.figures()) == {"fusion_probes", "fusion_forgetting"}
     assert "selectivity" not in found.summary()
     assert len(found.figures()["fusion_probes"].chart.panels) == 1  # type: ignore[union-attr]
 
 
-TINY = ic.SequenceTraining(
+TINY = ic.lrf.SequenceTraining(
     d_model=8, n_heads=2, d_mlp=8, max_steps=2, batch_tokens=60, n_looks=1, n_curve=3
 )
 
@@ -597,7 +601,7 @@ TINY = ic.SequenceTraining(
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs")
-    ic.generalise(
+    ic.lrf.generalise(
         task(), ["transformer", "lrf"], out, seeds=1, first_seed=3, run=TINY, where="here",
         progress=False,
     )  # fmt: skip
@@ -605,11 +609,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def opened(runs: Path) -> ic.Fusion:
-    return ic.fusion(runs, n_pairs=4, progress=False)
+def opened(runs: Path) -> ic.lrf.Fusion:
+    return ic.lrf.fusion(runs, n_pairs=4, progress=False)
 
 
-def test_every_table_has_its_rows(opened: ic.Fusion) -> None:
+def test_every_table_has_its_rows(opened: ic.lrf.Fusion) -> None:
     assert opened.config["models"] == ["transformer", "lrf"]
     assert (opened.config["seed"], opened.config["grammar"]) == (3, "scan")
     counts = {
@@ -625,17 +629,17 @@ def test_every_table_has_its_rows(opened: ic.Fusion) -> None:
     weights = opened.reads.groupby(["split", "stack", "layer", "head", "kind"])["weight"].sum()
     np.testing.assert_allclose(weights, 1.0, atol=1e-6)
     assert (opened.frames["read_back"].query("layer == 0")["r2"] > 0.9).all()
-    assert set(opened.figures()) == set(ic.Fusion.FIGURES)
+    assert set(opened.figures()) == set(ic.lrf.Fusion.FIGURES)
     summary = opened.summary()
     assert "selectivity" in summary
     assert "with phrases pooled before a layer" in summary
 
 
-def test_figures_of_probes_need_words_that_both_parts_have(opened: ic.Fusion) -> None:
+def test_figures_of_probes_need_words_that_both_parts_have(opened: ic.lrf.Fusion) -> None:
     nothing = {"accuracy": float("nan"), "control": float("nan"), "majority": float("nan")}
     frames = dict(opened.frames) | {"probes": opened.frames["probes"].assign(**nothing, n=0)}
-    found = ic.Fusion.from_rows(frames, opened.config)
-    assert set(found.figures()) == set(ic.Fusion.FIGURES) - {"fusion_probes"}
+    found = ic.lrf.Fusion.from_rows(frames, opened.config)
+    assert set(found.figures()) == set(ic.lrf.Fusion.FIGURES) - {"fusion_probes"}
 
 
 def test_models_are_the_ones_that_were_asked_for(runs: Path) -> None:
@@ -644,9 +648,9 @@ def test_models_are_the_ones_that_were_asked_for(runs: Path) -> None:
     assert [each.run.model for each in finished_runs(runs, None, None)] == asked[::-1]
     for wrong in ([], ["lrf", "lrf"]):
         with pytest.raises(OptionError, match="expected a list of names of trained models"):
-            ic.fusion(runs, models=wrong, progress=False)
+            ic.lrf.fusion(runs, models=wrong, progress=False)
     with pytest.raises(MissingDataError, match="no finished run of 'previous' of seed 3"):
-        ic.fusion(runs, models=["lrf", "previous"], progress=False)
+        ic.lrf.fusion(runs, models=["lrf", "previous"], progress=False)
 
 
 def test_a_model_whose_run_is_not_finished_is_named(runs: Path, tmp_path: Path) -> None:
@@ -655,11 +659,11 @@ def test_a_model_whose_run_is_not_finished_is_named(runs: Path, tmp_path: Path) 
     (opened.folder / "DONE").unlink()
     asked: dict[str, Any] = {"n_pairs": 2, "progress": False}
     note = "left out, since their runs are not finished: lrf (seed 3)"
-    found = ic.fusion(tmp_path / "runs", **asked)
+    found = ic.lrf.fusion(tmp_path / "runs", **asked)
     assert found.notes[0] == note
-    assert ic.Fusion.load(found.save(tmp_path / "kept")).notes[0] == note
-    assert note not in ic.fusion(tmp_path / "runs", models=["transformer"], **asked).notes
-    assert note not in ic.fusion(runs, **asked).notes
+    assert ic.lrf.Fusion.load(found.save(tmp_path / "kept")).notes[0] == note
+    assert note not in ic.lrf.fusion(tmp_path / "runs", models=["transformer"], **asked).notes
+    assert note not in ic.lrf.fusion(runs, **asked).notes
 
 
 def test_a_run_that_kept_no_model_or_was_altered_is_refused(runs: Path, tmp_path: Path) -> None:
@@ -668,7 +672,7 @@ def test_a_run_that_kept_no_model_or_was_altered_is_refused(runs: Path, tmp_path
     weights = opened.folder / "model" / "weights.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"x")
     with pytest.raises(CorruptFileError, match="trains it anew"):
-        ic.fusion(tmp_path / "runs", progress=False)
+        ic.lrf.fusion(tmp_path / "runs", progress=False)
     shutil.rmtree(opened.folder / "model")
     with pytest.raises(MissingDataError, match="holds no model"):
         opened.model()

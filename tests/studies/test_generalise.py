@@ -16,13 +16,13 @@ from scipy import stats
 import interp_compose as ic
 from interp_compose import cli
 from interp_compose.errors import CorruptFileError, InputError, ModelError, OptionError
-from interp_compose.studies.core.sequence_data import DATA, SequenceData, keep, kept
-from interp_compose.studies.generalise import run as run_file
-from interp_compose.studies.generalise.run import SequenceRun
-from interp_compose.text.vocabulary import BOS, EOS
-from interp_compose.training.sequences import exact_match
+from interp_compose.papers.lrf.studies.generalise import run as run_file
+from interp_compose.papers.lrf.studies.generalise.run import SequenceRun
+from interp_compose.papers.shared.grid.sequence_data import DATA, SequenceData, keep, kept
+from interp_compose.papers.shared.text.vocabulary import BOS, EOS
+from interp_compose.papers.shared.training.sequence_objective import exact_match
 
-TINY = ic.SequenceTraining(
+TINY = ic.lrf.SequenceTraining(
     d_model=8, n_heads=2, d_mlp=8, epochs=2, batch_tokens=60, n_looks=2, n_curve=3
 )
 
@@ -78,8 +78,8 @@ CONFIG = {
 }  # fmt: skip
 
 
-def result(rights: dict[str, list[tuple[int, int]]] = RIGHTS) -> ic.Generalisation:
-    return ic.Generalisation.from_runs(frames(rights), {**CONFIG, "models": list(rights)})
+def result(rights: dict[str, list[tuple[int, int]]] = RIGHTS) -> ic.lrf.Generalisation:
+    return ic.lrf.Generalisation.from_runs(frames(rights), {**CONFIG, "models": list(rights)})
 
 
 def test_shares_and_their_intervals_by_hand() -> None:
@@ -141,15 +141,15 @@ def test_the_summary_names_every_model_and_number() -> None:
 
 
 def test_figures_there_are_for_kinds_and_without() -> None:
-    assert set(result().figures()) == set(ic.Generalisation.FIGURES)
+    assert set(result().figures()) == set(ic.lrf.Generalisation.FIGURES)
     plain = frames(RIGHTS)
     plain["accuracy"] = plain["accuracy"].query("kind == 'x'").assign(kind="")
-    without = ic.Generalisation.from_runs(plain, CONFIG)
+    without = ic.lrf.Generalisation.from_runs(plain, CONFIG)
     reads = {"generalise_reads", "generalise_reads_kinds"}
     kinds = {"generalise_accuracy", "generalise_curve"}
     assert set(without.figures()) == kinds | reads
     plain["reads"] = plain["reads"].iloc[:0]
-    unread = ic.Generalisation.from_runs(plain, CONFIG)
+    unread = ic.lrf.Generalisation.from_runs(plain, CONFIG)
     assert set(unread.figures()) == kinds
 
 
@@ -170,7 +170,7 @@ def test_types_of_two_splits_are_rows_of_their_own() -> None:
     made = frames(RIGHTS)
     dev = made["accuracy"].query("kind == 'x'").assign(split="dev", n_right=10)
     made["accuracy"] = pd.concat([dev, made["accuracy"]], ignore_index=True)
-    drawn = ic.Generalisation.from_runs(made, CONFIG).figures()["generalise_types"].chart
+    drawn = ic.lrf.Generalisation.from_runs(made, CONFIG).figures()["generalise_types"].chart
     assert drawn.rows == ["dev: x", "gen: x", "gen: y"]
     assert drawn.values[0] == [1.0, 1.0, 1.0]
     assert drawn.values[1][0] == pytest.approx((0.1 + 0.2 + 0.4) / 3)
@@ -181,7 +181,7 @@ def test_there_may_be_more_splits_than_styles() -> None:
     for table in ("accuracy", "curve"):
         copies = [made[table].assign(split=f"s{i}") for i in range(12)]
         made[table] = pd.concat(copies, ignore_index=True)
-    assert ic.Generalisation.from_runs(made, CONFIG).figures()
+    assert ic.lrf.Generalisation.from_runs(made, CONFIG).figures()
 
 
 def test_data_are_kept_once_beside_the_runs_and_checked(tmp_path: Path) -> None:
@@ -215,15 +215,15 @@ def test_one_vocabulary_for_both_sides(tmp_path: Path) -> None:
     assert one.splits["test"][0].source.tolist() == [4, 3, EOS]
     assert one.splits["test"][0].target.tolist() == [3, 4, EOS]
     shape = {"out": tmp_path, "seeds": 1, "where": "here", "progress": False}
-    found = ic.generalise(copied, ["lrf"], **shape, run=replace(TINY, one_vocabulary=True))
+    found = ic.lrf.generalise(copied, ["lrf"], **shape, run=replace(TINY, one_vocabulary=True))
     assert found.config["one_vocabulary"]
-    apart = ic.generalise(copied, ["lrf"], **shape | {"out": tmp_path / "apart"}, run=TINY).frames[
-        "runs"
-    ]
+    apart = ic.lrf.generalise(
+        copied, ["lrf"], **shape | {"out": tmp_path / "apart"}, run=TINY
+    ).frames["runs"]
     fewer = len(one.source) * TINY.d_model
     sizes = [runs["n_parameters"].item() for runs in (found.frames["runs"], apart)]
     assert sizes[0] == sizes[1] - fewer
-    opened = ic.fusion(tmp_path, n_pairs=1, progress=False)
+    opened = ic.lrf.fusion(tmp_path, n_pairs=1, progress=False)
     assert set(opened.tokens["kind"]) == {"token", "end", "structure"}
 
 
@@ -241,8 +241,8 @@ def test_models_of_a_seed_see_the_same_batches_and_begin_alike() -> None:
     assert (deeper.n_encoder_layers, deeper.n_decoder_layers) == (3, 3)
 
 
-def study(out: Path, models: list[str], **asked: Any) -> ic.Generalisation:
-    return ic.generalise(toy(), models, out, where="here", run=TINY, progress=False, **asked)
+def study(out: Path, models: list[str], **asked: Any) -> ic.lrf.Generalisation:
+    return ic.lrf.generalise(toy(), models, out, where="here", run=TINY, progress=False, **asked)
 
 
 def test_a_run_that_was_stopped_goes_on_to_the_same_result(
@@ -296,7 +296,7 @@ def test_a_papers_setting_is_the_default_of_all_other_options() -> None:
     assert (command.source.task, command.run.d_model, command.run.lr) == ("cognition", 512, 1e-3)
     assert (command.run.n_encoder_layers, command.run.schedule) == (6, "inverse_sqrt")
     assert cli._parsed(["generalise", "--paper", "cfq"]).run.act == "gelu"
-    assert cli._parsed(["generalise"]).run == ic.SequenceTraining()
+    assert cli._parsed(["generalise"]).run == ic.lrf.SequenceTraining()
 
 
 @pytest.mark.parametrize("name", ["cognition", "cfq"])
@@ -308,7 +308,7 @@ def test_a_papers_models_start_step_and_resume(
     run = cli._parsed(["generalise", "--paper", name]).run
     run = replace(run, d_model=24, d_mlp=24, max_steps=2, n_looks=2, n_curve=3)
     asked: dict[str, Any] = {"seeds": 1, "run": run, "where": "here", "progress": False}
-    whole = ic.generalise(toy(), ["lrf"], tmp_path / "whole", **asked)
+    whole = ic.lrf.generalise(toy(), ["lrf"], tmp_path / "whole", **asked)
     assert whole.frames["runs"]["steps"].tolist() == [2]
     assert whole.config["n_encoder_layers"] == {"cognition": 6, "cfq": 12}[name]
     if name == "cfq":
@@ -324,8 +324,8 @@ def test_a_papers_models_start_step_and_resume(
     with monkeypatch.context() as patch:
         patch.setattr(run_file.WatchedSequence, "evaluate", stops)
         with pytest.raises(KeyboardInterrupt):
-            ic.generalise(toy(), ["lrf"], tmp_path / "broken", **asked)
-    broken = ic.generalise(toy(), ["lrf"], tmp_path / "broken", **asked)
+            ic.lrf.generalise(toy(), ["lrf"], tmp_path / "broken", **asked)
+    broken = ic.lrf.generalise(toy(), ["lrf"], tmp_path / "broken", **asked)
     for table in ("accuracy", "curve", "reads", "entropies"):
         pd.testing.assert_frame_equal(whole.frames[table], broken.frames[table])
 
@@ -342,18 +342,18 @@ def test_one_model_under_two_names_is_refused(
 ) -> None:
     run = replace(TINY, n_encoder_layers=layers, n_decoder_layers=layers)
     with pytest.raises(OptionError, match=message):
-        ic.generalise(toy(), models, tmp_path / "out", where="here", run=run)
+        ic.lrf.generalise(toy(), models, tmp_path / "out", where="here", run=run)
     assert not (tmp_path / "out").exists()
 
 
 def test_something_has_to_be_measured(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no split but 'train', on which nothing is measured"):
-        ic.generalise(task(train=[("a", "b")]), ["lrf"], tmp_path / "out", where="here")
+        ic.lrf.generalise(task(train=[("a", "b")]), ["lrf"], tmp_path / "out", where="here")
     with pytest.raises(OptionError, match="first_seed=9223372036854775808: expected a whole"):
-        ic.generalise(toy(), ["lrf"], tmp_path / "out", where="here", first_seed=2**63)
+        ic.lrf.generalise(toy(), ["lrf"], tmp_path / "out", where="here", first_seed=2**63)
 
 
 def test_workers_are_checked_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="workers=2 with where='here'"):
-        ic.generalise(toy(), ["transformer"], tmp_path / "out", where="here", workers=2)
+        ic.lrf.generalise(toy(), ["transformer"], tmp_path / "out", where="here", workers=2)
     assert not (tmp_path / "out").exists()

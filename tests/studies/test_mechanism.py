@@ -12,21 +12,30 @@ import torch
 
 import interp_compose as ic
 from interp_compose.errors import CorruptFileError, InputError, MissingDataError, OptionError
-from interp_compose.models.small_decoder import SmallDecoderModel
+from interp_compose.papers.complexity.models.small_decoder import SmallDecoderModel
+from interp_compose.papers.complexity.studies.anchors.finished import FinishedRun, finished_runs
+from interp_compose.papers.complexity.studies.anchors.masked_outputs import (
+    MODES,
+    second_anchor_masked,
+)
+from interp_compose.papers.complexity.studies.mechanism.figures import (
+    _told,
+    embedding_figure,
+    matrix_of,
+)
+from interp_compose.papers.complexity.studies.mechanism.views import pairs_of
 from interp_compose.plots.scatter import Scatter
-from interp_compose.studies.anchors.finished import FinishedRun, finished_runs
-from interp_compose.studies.anchors.masked_outputs import MODES, second_anchor_masked
-from interp_compose.studies.mechanism.figures import _told, embedding_figure, matrix_of
-from interp_compose.studies.mechanism.views import pairs_of
 
 RATES = (0.4, 0.8)
-TINY = ic.PhaseRun(d_model=16, d_mlp=20, samples=150, steps=6, evaluate_every=2, n_test=40)
+TINY = ic.complexity.PhaseRun(
+    d_model=16, d_mlp=20, samples=150, steps=6, evaluate_every=2, n_test=40
+)
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs")
-    ic.phase_diagram(
+    ic.complexity.phase_diagram(
         RATES, [0.01, 0.1], out, seeds=2, first_seed=3, run=TINY, where="here", progress=False
     )
     return out
@@ -35,16 +44,16 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module", autouse=True)
 def quick_tsne() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("interp_compose.studies.mechanism.views.TSNE_STEPS", 250)
+        patch.setattr("interp_compose.papers.complexity.studies.mechanism.views.TSNE_STEPS", 250)
         yield
 
 
 @pytest.fixture(scope="module")
-def opened(runs: Path) -> ic.Mechanism:
-    return ic.mechanism(runs, [0.8, 0.4], progress=False)
+def opened(runs: Path) -> ic.complexity.Mechanism:
+    return ic.complexity.mechanism(runs, [0.8, 0.4], progress=False)
 
 
-def test_every_table_has_its_rows(opened: ic.Mechanism) -> None:
+def test_every_table_has_its_rows(opened: ic.complexity.Mechanism) -> None:
     assert "γ mask     pair_silhouette" in opened.summary()
     counts = {name: len(frame) for name, frame in opened.frames.items()}
     assert counts == {
@@ -63,8 +72,8 @@ def test_every_table_has_its_rows(opened: ic.Mechanism) -> None:
     assert set(opened.frames["neurons"]["weight_decay"]) == {0.01, 0.1}
 
 
-def test_the_last_look_is_the_diagrams(opened: ic.Mechanism, runs: Path) -> None:
-    diagram = ic.phase_diagram(
+def test_the_last_look_is_the_diagrams(opened: ic.complexity.Mechanism, runs: Path) -> None:
+    diagram = ic.complexity.phase_diagram(
         RATES, [0.01], runs, seeds=1, first_seed=3, run=TINY, where="here", progress=False
     )
     frame = diagram.frame.set_index("init_rate").loc[[0.8, 0.4]]
@@ -78,7 +87,9 @@ def test_the_last_look_is_the_diagrams(opened: ic.Mechanism, runs: Path) -> None
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_cosines_are_those_of_the_outputs(opened: ic.Mechanism, runs: Path, mode: str) -> None:
+def test_cosines_are_those_of_the_outputs(
+    opened: ic.complexity.Mechanism, runs: Path, mode: str
+) -> None:
     """In float64, by a loop over pairs of sequences."""
     found = next(each for each in finished_runs(runs) if each.place == (0.8, 0.01))
     masked = second_anchor_masked(found.model(), found.run.task, mode=mode)  # type: ignore[arg-type]
@@ -93,8 +104,8 @@ def test_cosines_are_those_of_the_outputs(opened: ic.Mechanism, runs: Path, mode
     assert (samples["key"] + samples["anchor"].map(shift) == samples["value"]).all()
 
 
-def test_pair_points_are_principal_components(opened: ic.Mechanism, runs: Path) -> None:
-    from interp_compose.studies.anchors.masked_outputs import key_masked
+def test_pair_points_are_principal_components(opened: ic.complexity.Mechanism, runs: Path) -> None:
+    from interp_compose.papers.complexity.studies.anchors.masked_outputs import key_masked
 
     found = next(each for each in finished_runs(runs) if each.place == (0.4, 0.01))
     X = key_masked(found.model(), found.run.task, mode="zero").outputs.double().numpy()
@@ -113,7 +124,7 @@ def test_pair_points_are_principal_components(opened: ic.Mechanism, runs: Path) 
     assert tsne[["x", "y"]].notna().all().all()
 
 
-def test_neurons_are_the_rows_of_W_Q(opened: ic.Mechanism, runs: Path) -> None:
+def test_neurons_are_the_rows_of_W_Q(opened: ic.complexity.Mechanism, runs: Path) -> None:
     found = next(each for each in finished_runs(runs) if each.place == (0.8, 0.1))
     W_Q = found.model().lens.blocks[0].attn.W_Q.detach().double()  # head d_model d_head
     neurons = W_Q.permute(0, 2, 1).flatten(0, 1)
@@ -147,7 +158,7 @@ def test_a_collapsed_model_has_no_circuits(runs: Path, monkeypatch: pytest.Monke
         return model
 
     monkeypatch.setattr(FinishedRun, "model", collapsed)
-    found = ic.mechanism(runs, [0.8], progress=False)
+    found = ic.complexity.mechanism(runs, [0.8], progress=False)
     for name in ("circuits", "pairs", "samples", "cosines"):
         assert not len(found.frames[name])
     assert len(found.frames["embedding"]) == 80
@@ -180,36 +191,40 @@ def test_what_is_not_there_is_named(
 ) -> None:
     arguments = {"init_rates": [0.8], "progress": False, **changes}
     with pytest.raises(error, match=words):
-        ic.mechanism(runs, **arguments)  # type: ignore[arg-type]
+        ic.complexity.mechanism(runs, **arguments)  # type: ignore[arg-type]
 
 
 def test_a_folder_without_runs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MissingDataError, match="train them first: interp-compose phases"):
-        ic.mechanism(tmp_path, [0.8])
+        ic.complexity.mechanism(tmp_path, [0.8])
 
 
 def test_runs_of_two_settings_are_refused(runs: Path, tmp_path: Path) -> None:
     for d_mlp in (20, 24):
-        run = ic.PhaseRun(d_model=16, d_mlp=d_mlp, samples=150, steps=2, n_test=20)
-        ic.phase_diagram([0.8], [0.01], tmp_path, seeds=1, run=run, where="here", progress=False)
+        run = ic.complexity.PhaseRun(d_model=16, d_mlp=d_mlp, samples=150, steps=2, n_test=20)
+        ic.complexity.phase_diagram(
+            [0.8], [0.01], tmp_path, seeds=1, run=run, where="here", progress=False
+        )
     with pytest.raises(InputError, match=r"runs/\w+ and \S+ differ in d_mlp; train each"):
-        ic.mechanism(tmp_path, [0.8], progress=False)
+        ic.complexity.mechanism(tmp_path, [0.8], progress=False)
 
 
 def test_runs_that_were_altered_or_are_foreign(tmp_path: Path) -> None:
-    run = ic.PhaseRun(d_model=16, d_mlp=20, samples=150, steps=2, n_test=20)
-    ic.phase_diagram([0.8], [0.01], tmp_path, seeds=1, run=run, where="here", progress=False)
+    run = ic.complexity.PhaseRun(d_model=16, d_mlp=20, samples=150, steps=2, n_test=20)
+    ic.complexity.phase_diagram(
+        [0.8], [0.01], tmp_path, seeds=1, run=run, where="here", progress=False
+    )
     history = next(tmp_path.glob("runs/*/history.json"))
     kept = history.read_bytes()
     history.write_bytes(kept.replace(b'"ood": 0', b'"ood": 1', 1) + b" ")
     with pytest.raises(CorruptFileError, match=r"history.json was truncated or altered"):
-        ic.mechanism(tmp_path, [0.8], progress=False)
+        ic.complexity.mechanism(tmp_path, [0.8], progress=False)
     history.write_bytes(kept)
     sweep = tmp_path / "sweep.json"
     about = json.loads(sweep.read_text())
     sweep.write_text(json.dumps({**about, "work": "builtins:print"}))
     with pytest.raises((InputError, CorruptFileError)):
-        ic.mechanism(tmp_path, [0.8], progress=False)
+        ic.complexity.mechanism(tmp_path, [0.8], progress=False)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +234,7 @@ def test_numbers_in_titles_have_a_minus_where_one_belongs(value: float, text: st
     assert _told(value) == text
 
 
-def test_an_embedding_s_numbers_stand_in_its_title(opened: ic.Mechanism) -> None:
+def test_an_embedding_s_numbers_stand_in_its_title(opened: ic.complexity.Mechanism) -> None:
     frames = dict(opened.frames)
     frames["orders"] = frames["orders"].assign(distance=1.0)
     for phase, told in (("2c", "phase 2c"), ("0", "not fitted")):

@@ -12,12 +12,12 @@ from torch.nn.functional import cross_entropy
 from torch.utils.flop_counter import FlopCounterMode
 
 from docs.tables import help_of
+from interp_compose.papers.complexity.studies.anchors import run as complexity_run
+from interp_compose.papers.complexity.studies.anchors.presets import PRESETS
+from interp_compose.papers.complexity.studies.anchors.run import PhaseRun
+from interp_compose.papers.complexity.studies.fitting_speed import measure as speed_run
+from interp_compose.papers.shared.training.parallel import NextOfSequence, ParallelTrainer
 from interp_compose.runs.files import read_json
-from interp_compose.studies.anchors import run as complexity_run
-from interp_compose.studies.anchors.presets import PRESETS
-from interp_compose.studies.anchors.run import PhaseRun
-from interp_compose.studies.fitting_speed import measure as speed_run
-from interp_compose.training.parallel import NextOfSequence, ParallelTrainer
 
 RUNS = {name: preset.run for name, preset in PRESETS.items()}
 

@@ -34,16 +34,21 @@ from interp_compose.errors import (
     ModelError,
     OptionError,
 )
-from interp_compose.models.bert import SmallEncoder
-from interp_compose.models.init import init_bert
-from interp_compose.studies.pretrain import data as data_file, run as run_file
-from interp_compose.studies.pretrain.data import DataOptions, PretrainingData, kept, prepared
-from interp_compose.studies.pretrain.presets import PAPER
-from interp_compose.studies.pretrain.run import VARIANTS, PretrainingRun
-from interp_compose.text.wordpiece import WordPieces
+from interp_compose.papers.cat.models.bert import SmallEncoder
+from interp_compose.papers.cat.models.init import init_bert
+from interp_compose.papers.cat.studies.pretrain import data as data_file, run as run_file
+from interp_compose.papers.cat.studies.pretrain.data import (
+    DataOptions,
+    PretrainingData,
+    kept,
+    prepared,
+)
+from interp_compose.papers.cat.studies.pretrain.presets import PAPER
+from interp_compose.papers.cat.studies.pretrain.run import VARIANTS, PretrainingRun
+from interp_compose.papers.cat.text.wordpiece import WordPieces
+from interp_compose.papers.cat.training.pretraining import TERMS, Pretraining, measured
+from interp_compose.papers.cat.training.sentences import Lexicon, MaskedBatch, Passages, Sentences
 from interp_compose.training.loop import Trainer
-from interp_compose.training.pretraining import TERMS, Pretraining, measured
-from interp_compose.training.sentences import Lexicon, MaskedBatch, Passages, Sentences
 from tests import architectures
 from tests.forking import can_fork, outcome_of
 
@@ -55,13 +60,13 @@ DOCUMENTS = [
     if len({a, b, c}) == 3
 ]
 DOCUMENTS[7] += "\n\u200b"  # a line that has no token
-SEMEMES = ic.Sememes(
+SEMEMES = ic.cat.Sememes(
     ("human", "perceive", "happy", "unused"),
     {**dict.fromkeys(NAMES, (0,)), "knows": (1,), "hears": (1, 2), "smiled": (2,), "§": (3,)},
 )
 """The last word is none of this vocabulary."""
 SHAPE = {"n_ctx": 18, "n_layers": 2, "d_model": 8, "n_heads": 2, "d_mlp": 12, "n_codes": 5}
-TINY = ic.EncoderTraining(
+TINY = ic.cat.EncoderTraining(
     **SHAPE, max_steps=6, batch_tokens=150, lr=0.01, n_looks=2, n_curve=6, warmup_steps=0
 )  # type: ignore[arg-type]
 VOCAB, HELD_OUT, HELD_OUT_WORDS = 60, 0.15, 0.3
@@ -107,8 +112,8 @@ def frames() -> dict[str, pd.DataFrame]:
     return {name: pd.DataFrame(rows) for name, rows in made.items()}
 
 
-def result() -> ic.Pretrained:
-    return ic.Pretrained.from_runs(frames(), CONFIG)
+def result() -> ic.cat.Pretrained:
+    return ic.cat.Pretrained.from_runs(frames(), CONFIG)
 
 
 def test_means_intervals_and_differences_by_hand() -> None:
@@ -175,7 +180,7 @@ def test_words_that_are_composed_into_one_vector_are_told() -> None:
     assert result().notes == []
     alike = frames()
     alike["codes"].loc[alike["codes"]["seed"] == 1, "alike"] = 0.99
-    found = ic.Pretrained.from_runs(alike, CONFIG)
+    found = ic.cat.Pretrained.from_runs(alike, CONFIG)
     (note,) = found.notes
     told = "cat, seed 1: nearly all words are composed into one vector in layers 0, 1 (alike"
     assert note.startswith(told)
@@ -184,7 +189,7 @@ def test_words_that_are_composed_into_one_vector_are_told() -> None:
 
 def test_figures_have_a_panel_for_each_output_and_block() -> None:
     figures = result().figures()
-    assert set(figures) == set(ic.Pretrained.FIGURES)
+    assert set(figures) == set(ic.cat.Pretrained.FIGURES)
     losses: Any = figures["pretrain_curve"].chart
     assert losses.title == "people: nats a masked token over training"
     assert losses.subtitle.startswith(
@@ -215,12 +220,12 @@ def test_figures_have_a_panel_for_each_output_and_block() -> None:
 def test_without_codes_there_is_one_figure() -> None:
     made = frames()
     plain = {name: frame.query("model == 'bert'") for name, frame in made.items()}
-    found = ic.Pretrained.from_runs(plain, {**CONFIG, "models": ["bert"]})
+    found = ic.cat.Pretrained.from_runs(plain, {**CONFIG, "models": ["bert"]})
     assert set(found.figures()) == {"pretrain_curve"}
     assert "codes" not in found.summary()
     assert found.differences.empty
     one = {name: frame.query("seed == 0") for name, frame in made.items()}
-    single = ic.Pretrained.from_runs(one, CONFIG)
+    single = ic.cat.Pretrained.from_runs(one, CONFIG)
     assert single.frame["low"].isna().all()
     assert single.differences["difference"].notna().all()
     assert single.differences["p"].isna().all()
@@ -274,12 +279,12 @@ def watched(stop_at: int | None = None) -> Iterator[Watch]:
         yield watch
 
 
-def study(source: Path, out: Path, models: Any = MODELS, **asked: Any) -> ic.Pretrained:
+def study(source: Path, out: Path, models: Any = MODELS, **asked: Any) -> ic.cat.Pretrained:
     given: dict[str, Any] = {
         "seeds": len(SEEDS), "where": "here", "progress": False, "run": TINY, "sememes": SEMEMES,
         "vocab_size": VOCAB, "held_out": HELD_OUT, "held_out_words": HELD_OUT_WORDS,
     }  # fmt: skip
-    return ic.pretrain(source, list(models), out, **{**given, **asked})
+    return ic.cat.pretrain(source, list(models), out, **{**given, **asked})
 
 
 @dataclass(frozen=True)
@@ -288,7 +293,7 @@ class Swept:
 
     text: Path
     out: Path
-    found: ic.Pretrained
+    found: ic.cat.Pretrained
     watch: Watch
 
     @property
@@ -326,7 +331,7 @@ def whole(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Swept:
     return Swept(text, out, found, watch)
 
 
-def timeless(found: ic.Pretrained, name: str, query: str = "seed >= 0") -> pd.DataFrame:
+def timeless(found: ic.cat.Pretrained, name: str, query: str = "seed >= 0") -> pd.DataFrame:
     frame = found.frames[name].query(query).reset_index(drop=True)
     return frame.drop(columns="step_seconds", errors="ignore")
 
@@ -438,7 +443,7 @@ def given_bert(**changes: Any) -> Any:
 
 
 SHORT: Any = {"n_ctx": 32, "max_steps": 3, "batch_tokens": 200, "n_looks": 1, "n_curve": 4}
-ON_BERT = ic.EncoderTraining(**SHORT, n_codes=5, lr=0.01, warmup_steps=0, frozen=True)
+ON_BERT = ic.cat.EncoderTraining(**SHORT, n_codes=5, lr=0.01, warmup_steps=0, frozen=True)
 DEFAULT_VOCAB = 8192
 
 
@@ -481,7 +486,7 @@ GIVEN = {"embed", "pos_embed", "token_type_embed", "embed_ln", "attn", "ln1", "m
 
 def moved_from(bert: Any, trained: Any) -> tuple[Any, set[str]]:
     """What a run of seed 0 began with, and which weights training moved."""
-    start: Any = ic.composed_encoder(bert, seed=0, n_codes=5, n_last_codes=len(SEMEMES.names))
+    start: Any = ic.cat.composed_encoder(bert, seed=0, n_codes=5, n_last_codes=len(SEMEMES.names))
     weights = trained.lens.state_dict()
     named = start.lens.named_parameters()
     return start, {name for name, one in named if not torch.equal(one, weights[name])}
@@ -607,7 +612,7 @@ def test_a_sweep_that_was_stopped_goes_on_to_the_same_weights(whole: Swept, tmp_
         assert weights[0].keys() == weights[1].keys()
         for name, one in weights[0].items():
             assert torch.equal(one, weights[1][name]), (model, name)
-    for name in ic.Pretrained.SCHEMA:
+    for name in ic.cat.Pretrained.SCHEMA:
         expected_rows = timeless(whole.found, name.name, "seed == 0")
         pd.testing.assert_frame_equal(timeless(broken, name.name), expected_rows, check_exact=True)
 
@@ -630,7 +635,7 @@ def test_codes_that_no_word_has_are_moved_and_a_stopped_run_goes_on_alike(
     with watched() as watch:
         again = study(whole.text, broken, ["cat"], **asked)
     assert len(watch.steps["cat", 0]) == 3
-    for name in ic.Pretrained.SCHEMA:
+    for name in ic.cat.Pretrained.SCHEMA:
         pd.testing.assert_frame_equal(
             timeless(again, name.name), timeless(found, name.name), check_exact=True
         )
@@ -890,7 +895,7 @@ def test_a_text_that_cannot_be_is_refused(name: str, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 
 
-OTHERS = ic.Sememes(("a",), {"§": (0,), "é": (0,), "¶": (0,), "ß": (0,)})
+OTHERS = ic.cat.Sememes(("a",), {"§": (0,), "é": (0,), "¶": (0,), "ß": (0,)})
 REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"models": ["bert", "cta"]}, OptionError, "model 'cta': expected one of bert, cat, cat-last"),
     ({"models": []}, OptionError, "models is empty"),
@@ -989,7 +994,7 @@ def test_a_disk_that_fills_up_leaves_no_data(
 def test_the_last_block_has_one_code_for_each_sememe(model: str) -> None:
     """However many the others have, and whatever a given model had."""
     own = {name: SHAPE[name] for name in SHAPE if name != "n_codes"}
-    start = ic.EncoderConfig(d_vocab=VOCAB, n_codes=99, n_last_codes=2, **own)  # type: ignore[arg-type]
+    start = ic.cat.EncoderConfig(d_vocab=VOCAB, n_codes=99, n_last_codes=2, **own)  # type: ignore[arg-type]
     for n_codes, given in product((1, 3, 50), (None, start)):
         run = PretrainingRun(**{**vars(TINY), "n_codes": n_codes}, data="", model=model)
         config = run.model_config(VOCAB, SEMEMES, given)
@@ -1010,7 +1015,7 @@ def test_the_papers_shape_and_tokens() -> None:
     parsed = cli._parsed(["pretrain", "--paper", "--lr", "1e-3"])
     assert parsed.run == replace(run, lr=1e-3)
     assert parsed.source.vocab_size == 30522
-    assert cli._parsed(["pretrain"]).run == ic.EncoderTraining()
+    assert cli._parsed(["pretrain"]).run == ic.cat.EncoderTraining()
 
 
 def test_a_step_of_the_papers_model() -> None:
@@ -1064,7 +1069,7 @@ def test_a_run_of_the_papers_setting_goes_on_to_the_same_weights(
         for out in (there, broken)
     )
     assert all(torch.equal(weight, other[name]) for name, weight in one.items())
-    for name in ic.Pretrained.SCHEMA:
+    for name in ic.cat.Pretrained.SCHEMA:
         pd.testing.assert_frame_equal(
             timeless(again, name.name), timeless(found, name.name), check_exact=True
         )

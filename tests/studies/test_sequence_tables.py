@@ -9,8 +9,8 @@ from scipy import stats
 
 import interp_compose as ic
 from interp_compose.errors import InputError
+from interp_compose.papers.shared.grid.grid import RESULT, gathered
 from interp_compose.runs.files import json_bytes
-from interp_compose.studies.core.grid import RESULT, gathered
 from tests.studies.test_generalise import RIGHTS, result
 
 
@@ -31,7 +31,7 @@ def test_the_last_loss_is_the_mean_of_the_last_twentieth(
     found = {"n_parameters": 9, "step_seconds": 0.5, "losses": losses}
     (tmp_path / RESULT).write_bytes(json_bytes(found))
     place = {"model": "lrf", "seed": 0}
-    (row,) = gathered(ic.Generalisation.SCHEMA, [place], [tmp_path])["runs"].to_dict("records")
+    (row,) = gathered(ic.lrf.Generalisation.SCHEMA, [place], [tmp_path])["runs"].to_dict("records")
     assert (row["steps"], row["first_loss"], row["last_loss"]) == (n, 0, last)
 
 
@@ -40,4 +40,4 @@ def test_runs_of_an_earlier_release_are_refused_by_name(tmp_path: Path) -> None:
     found = {"n_parameters": 9, "step_seconds": 0.5, "losses": [1.0], "curve": curve}
     (tmp_path / RESULT).write_bytes(json_bytes(found))
     with pytest.raises(InputError, match=f"{tmp_path} is a run .* its curve lack n; remove"):
-        gathered(ic.Generalisation.SCHEMA, [{"model": "lrf", "seed": 0}], [tmp_path])
+        gathered(ic.lrf.Generalisation.SCHEMA, [{"model": "lrf", "seed": 0}], [tmp_path])

@@ -11,15 +11,15 @@ import pandas as pd
 import pytest
 from hypothesis import given, strategies as st
 
-from interp_compose.studies.anchors.run import PhaseRun
-from interp_compose.studies.fitting_speed.measure import (
+from interp_compose.papers.complexity.studies.anchors.run import PhaseRun
+from interp_compose.papers.complexity.studies.fitting_speed.measure import (
     auc_of,
     lateness,
     packed,
     tables_of,
     touched_pairs,
 )
-from interp_compose.studies.fitting_speed.result import (
+from interp_compose.papers.complexity.studies.fitting_speed.result import (
     SHARES,
     cells_of,
     pair_cells_of,
@@ -27,7 +27,7 @@ from interp_compose.studies.fitting_speed.result import (
     spread,
     true_positive_rates,
 )
-from interp_compose.tasks.anchors import AnchorTask, violations
+from interp_compose.papers.complexity.tasks.anchors import AnchorTask, violations
 
 RUN = PhaseRun(samples=50, batch_size=20, violations=1, hold_out=False, seed=7)  # 3 steps an epoch
 STEPS = (0, 3, 6, 9, 10)

@@ -11,14 +11,19 @@ import pandas as pd
 import pytest
 
 from interp_compose.errors import InputError, ModelError, OptionError
-from interp_compose.studies.anchors.presets import PRESETS
-from interp_compose.studies.anchors.run import PhaseRun
-from interp_compose.studies.fitting_speed.measure import (
+from interp_compose.papers.complexity.studies.anchors.presets import PRESETS
+from interp_compose.papers.complexity.studies.anchors.run import PhaseRun
+from interp_compose.papers.complexity.studies.fitting_speed.measure import (
     base_of,
     fitting_speed,
     whole_numbers,
 )
-from interp_compose.studies.fitting_speed.result import PAIRS, RUNS, SAMPLES, FittingSpeed
+from interp_compose.papers.complexity.studies.fitting_speed.result import (
+    PAIRS,
+    RUNS,
+    SAMPLES,
+    FittingSpeed,
+)
 
 TINY = PhaseRun(d_model=8, d_mlp=12, samples=50, steps=8, batch_size=20)
 CONFIG = {"norm": "pre", "d_model": 8, "samples": 4}
@@ -113,7 +118,9 @@ def test_failed_runs_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     def broken(*_: object) -> None:
         raise RuntimeError("out of luck")
 
-    monkeypatch.setattr("interp_compose.studies.fitting_speed.measure.train", broken)
+    monkeypatch.setattr(
+        "interp_compose.papers.complexity.studies.fitting_speed.measure.train", broken
+    )
     with pytest.raises(ModelError, match="1 of 1 runs failed.*out of luck"):
         fitting_speed(
             [0.4], [1], [0], tmp_path, seeds=1, run=TINY, where="here", progress=False

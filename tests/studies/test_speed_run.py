@@ -10,16 +10,16 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from interp_compose.runs.files import read_json
-from interp_compose.studies.anchors.run import PhaseRun
-from interp_compose.studies.fitting_speed.measure import (
+from interp_compose.papers.complexity.studies.anchors.run import PhaseRun
+from interp_compose.papers.complexity.studies.fitting_speed.measure import (
     HISTORY,
     Fits,
     fitted,
     train,
     unpacked,
 )
-from interp_compose.training.parallel import NextOfSequence, ParallelTrainer
+from interp_compose.papers.shared.training.parallel import NextOfSequence, ParallelTrainer
+from interp_compose.runs.files import read_json
 
 TINY = PhaseRun(
     d_model=8,

@@ -150,7 +150,7 @@ row = {"prompt": 'a young cat is called a "', "answer": "kitten"}
 pairs = [{"text1": f"a b{n}", "text2": f"c{n} d", "score": n / 9} for n in range(4)]
 ablation = lambda rows=(row,), **o: ic.ablation_curve(model, rows, progress=False, **o)
 similarity = lambda **o: ic.similarity_curve(model, pairs, progress=False, **o)
-found = ic.Mechanism.from_rows({}, {})
+found = ic.complexity.Mechanism.from_rows({}, {})
 calls = {
     "examples": lambda: ablation("the sea"),
     "a row": lambda: ablation([row, None]),
@@ -163,8 +163,8 @@ calls = {
     "task": lambda: ic.finetune(model, "mini-idm"),
     "carma": lambda: ic.finetune(model, task, carma={"weight": 0.2}),
     "lr": lambda: ic.TrainConfig(lr="1e-3"),
-    "fan_in": lambda: ic.PhaseRun(fan_in="x"),
-    "runs": lambda: ic.mechanism(None, [0.8]),
+    "fan_in": lambda: ic.complexity.PhaseRun(fan_in="x"),
+    "runs": lambda: ic.complexity.mechanism(None, [0.8]),
     "method": lambda: found.plot_masked_key("umap"),
 }
 """

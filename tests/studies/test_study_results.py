@@ -22,15 +22,15 @@ from interp_compose.errors import (
     MissingDataError,
     OptionError,
 )
+from interp_compose.papers.complexity.studies.fitting_speed.result import FittingSpeed
+from interp_compose.papers.complexity.studies.mechanism.result import Mechanism
+from interp_compose.papers.complexity.studies.phases.result import PhaseDiagram
 from interp_compose.runs.result import Result
 from interp_compose.studies.ablation import result as ablation
 from interp_compose.studies.cap import result as cap
 from interp_compose.studies.core.examples import PREDICTIONS, TOKENS
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.fitting_speed.result import FittingSpeed
-from interp_compose.studies.mechanism.result import Mechanism
-from interp_compose.studies.phases.result import PhaseDiagram
 from interp_compose.studies.similarity import result as similarity
 from interp_compose.studies.weights.result import ComplexityReport
 from tests.studies import (
@@ -122,9 +122,9 @@ ENTRIES = {
         ),
     ),
     "carma": Entry(
-        ic.Comparison.SCHEMA,
+        ic.carma.Comparison.SCHEMA,
         carma_tables.make_tables,
-        lambda t: ic.Comparison.from_runs(t, carma_tables.CONFIG),
+        lambda t: ic.carma.Comparison.from_runs(t, carma_tables.CONFIG),
     ),
     "speed": Entry(
         FittingSpeed.SCHEMA,
@@ -142,39 +142,39 @@ ENTRIES = {
         lambda t: Mechanism.from_rows(t, GRID),
     ),
     "generalise": Entry(
-        ic.Generalisation.SCHEMA,
+        ic.lrf.Generalisation.SCHEMA,
         lambda: of_generalise.frames(of_generalise.RIGHTS),
-        lambda t: ic.Generalisation.from_runs(t, of_generalise.CONFIG),
+        lambda t: ic.lrf.Generalisation.from_runs(t, of_generalise.CONFIG),
     ),
     "task_phases": Entry(
-        ic.TaskPhases.SCHEMA,
+        ic.complexity.TaskPhases.SCHEMA,
         of_task_phases.frames,
-        lambda t: ic.TaskPhases.from_runs(t, of_task_phases.CONFIG),
+        lambda t: ic.complexity.TaskPhases.from_runs(t, of_task_phases.CONFIG),
     ),
     "concept_graphs": Entry(
-        ic.ConceptGraphs.SCHEMA,
+        ic.complexity.ConceptGraphs.SCHEMA,
         of_concept_graphs.frames,
-        lambda t: ic.ConceptGraphs.from_runs(t, of_concept_graphs.CONFIG),
+        lambda t: ic.complexity.ConceptGraphs.from_runs(t, of_concept_graphs.CONFIG),
     ),
     "text_phases": Entry(
-        ic.TextPhases.SCHEMA,
+        ic.complexity.TextPhases.SCHEMA,
         of_text_phases.frames,
-        lambda t: ic.TextPhases.from_runs(t, of_text_phases.CONFIG),
+        lambda t: ic.complexity.TextPhases.from_runs(t, of_text_phases.CONFIG),
     ),
     "fusion": Entry(
-        ic.Fusion.SCHEMA,
+        ic.lrf.Fusion.SCHEMA,
         of_fusion.frames,
-        lambda t: ic.Fusion.from_rows(t, of_fusion.CONFIG),
+        lambda t: ic.lrf.Fusion.from_rows(t, of_fusion.CONFIG),
     ),
     "pretrain": Entry(
-        ic.Pretrained.SCHEMA,
+        ic.cat.Pretrained.SCHEMA,
         of_pretrain.frames,
-        lambda t: ic.Pretrained.from_runs(t, of_pretrain.CONFIG),
+        lambda t: ic.cat.Pretrained.from_runs(t, of_pretrain.CONFIG),
     ),
     "encoders": Entry(
-        ic.EncoderScores.SCHEMA,
+        ic.cat.EncoderScores.SCHEMA,
         of_encoders.frames,
-        lambda t: ic.EncoderScores.from_rows(t, of_encoders.CONFIG),
+        lambda t: ic.cat.EncoderScores.from_rows(t, of_encoders.CONFIG),
     ),
     "weights": Entry(
         ComplexityReport.SCHEMA,
@@ -433,8 +433,8 @@ def codes_frames() -> Frames:
         for source, right in (("codes", 0.6), ("commonest", 0.3), ("permuted", 0.1))
         for word in ("one", "other")
     ]
-    tables = {table.name: table.of([]) for table in ic.Codes.SCHEMA}
-    sememes = next(table for table in ic.Codes.SCHEMA if table.name == "sememes")
+    tables = {table.name: table.of([]) for table in ic.cat.Codes.SCHEMA}
+    sememes = next(table for table in ic.cat.Codes.SCHEMA if table.name == "sememes")
     found = [dict(zip(sememes.columns, row, strict=True)) for row in rows]
     return {**tables, "sememes": sememes.of(found)}
 
@@ -442,7 +442,7 @@ def codes_frames() -> Frames:
 @pytest.mark.parametrize("study", [*ENTRIES, "codes"])
 def test_sentences_of_a_report_hold_numbers_of_the_tables(study: str) -> None:
     if study == "codes":
-        result: StudyResult = ic.Codes.from_rows(codes_frames(), {"seeds": [0, 1, 2]})
+        result: StudyResult = ic.cat.Codes.from_rows(codes_frames(), {"seeds": [0, 1, 2]})
     else:
         result = made(study)
     said = result.sentences()

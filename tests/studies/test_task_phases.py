@@ -14,20 +14,20 @@ import torch
 import interp_compose as ic
 from interp_compose import cli
 from interp_compose.errors import OptionError
-from interp_compose.models.decoder import SmallDecoder
+from interp_compose.papers.complexity.grid.decoder_run import inside
+from interp_compose.papers.complexity.studies.task_phases.run import TaskRun, by_epoch
+from interp_compose.papers.complexity.studies.task_phases.start import start_of
+from interp_compose.papers.shared.grid.sequence_data import SequenceData
+from interp_compose.papers.shared.models.decoder import SmallDecoder
+from interp_compose.papers.shared.text.vocabulary import BOS, EOS
+from interp_compose.papers.shared.training.sequence_objective import TargetSequence
 from interp_compose.plots.chart import Chart
 from interp_compose.plots.heatmap import HeatMap
-from interp_compose.studies.core.decoder_run import inside
-from interp_compose.studies.core.sequence_data import SequenceData
-from interp_compose.studies.task_phases.run import TaskRun, by_epoch
-from interp_compose.studies.task_phases.start import start_of
-from interp_compose.text.vocabulary import BOS, EOS
-from interp_compose.training.sequences import TargetSequence
 from tests import architectures
 from tests.studies.conftest import splitting_tokenizer
 from tests.studies.test_generalise import toy
 
-TINY = ic.TaskTraining(
+TINY = ic.complexity.TaskTraining(
     n_layers=1, d_model=8, n_heads=2, d_mlp=8, epochs=2, batch_tokens=40, n_looks=2, n_curve=3
 )
 RATES, DECAYS, SIZES = (0.3, 0.5), (0.0, 0.1), (3, 7)
@@ -61,8 +61,8 @@ def frames(right: Any = lambda rate, decay, size, seed: int(10 * rate) + seed) -
     return {name: pd.DataFrame(rows) for name, rows in made.items()}
 
 
-def result(**asked: Any) -> ic.TaskPhases:
-    return ic.TaskPhases.from_runs(frames(**asked), CONFIG)
+def result(**asked: Any) -> ic.complexity.TaskPhases:
+    return ic.complexity.TaskPhases.from_runs(frames(**asked), CONFIG)
 
 
 def test_shares_and_differences_by_hand() -> None:
@@ -113,10 +113,10 @@ def test_steps_to_fit_are_drawn_where_all_seeds_fit() -> None:
     epochs = tables["epochs"]
     never = (epochs["init_rate"] == 0.5) & (epochs["seed"] == 1)
     tables["epochs"] = epochs.assign(loss=epochs["loss"].mask(never, 1.0))
-    found = ic.TaskPhases.from_runs(tables, CONFIG)
+    found = ic.complexity.TaskPhases.from_runs(tables, CONFIG)
     assert "task_phases_steps" not in found.figures()  # seed 1 is above 0.1 throughout
     tables["epochs"] = tables["epochs"].assign(loss=0.6 * tables["epochs"]["loss"])
-    chart = ic.TaskPhases.from_runs(tables, CONFIG).figures()["task_phases_steps"].chart
+    chart = ic.complexity.TaskPhases.from_runs(tables, CONFIG).figures()["task_phases_steps"].chart
     assert isinstance(chart, Chart)
     (panel,) = chart.panels
     assert [line.label for line in panel.lines] == ["γ 0.3, wd 0", "γ 0.3, wd 0.1"]
@@ -132,7 +132,7 @@ def test_the_square_is_drawn_block_by_block() -> None:
         for kind, share in blocks.items()
     ]
     tables["accuracy"] = pd.DataFrame(rows)
-    found = ic.TaskPhases.from_runs(tables, CONFIG).figures()["task_phases_square"].chart
+    found = ic.complexity.TaskPhases.from_runs(tables, CONFIG).figures()["task_phases_square"].chart
     assert isinstance(found, HeatMap)
     assert found.columns == ["8-9", "10-10"]
     assert found.rows[:3] == ["γ 0.3, wd 0: 8-9", "γ 0.3, wd 0: 10-10", "γ 0.5, wd 0: 8-9"]
@@ -148,7 +148,7 @@ def test_the_grid_is_drawn_where_both_axes_vary() -> None:
     assert np.allclose(np.array(chart.values, dtype=float), [[0.35, 0.35], [0.55, 0.55]])
     assert "7 training sequences" in chart.subtitle
     tables = {name: frame[frame["weight_decay"] == 0] for name, frame in frames().items()}
-    one = ic.TaskPhases.from_runs(tables, {**CONFIG, "weight_decays": [0.0]})
+    one = ic.complexity.TaskPhases.from_runs(tables, {**CONFIG, "weight_decays": [0.0]})
     assert "task_phases_map" not in one.figures()
 
 
@@ -160,7 +160,7 @@ def test_types_are_drawn_with_the_largest_training_set() -> None:
         for row in rows
         for kind, right in (("subj_to_obj_common", row["n_right"]), ("1 hop", 9))
     ]
-    found = ic.TaskPhases.from_runs({**tables, "accuracy": pd.DataFrame(typed)}, CONFIG)
+    found = ic.complexity.TaskPhases.from_runs({**tables, "accuracy": pd.DataFrame(typed)}, CONFIG)
     chart = found.figures()["task_phases_types"].chart
     assert isinstance(chart, HeatMap)
     assert chart.rows == ["subj → obj common", "1 hop"]
@@ -197,7 +197,9 @@ def test_a_larger_size_holds_a_smaller_one() -> None:
 
 def test_inside_by_its_formulas() -> None:
     """‖W‖²_F / ‖W‖²₂, and the mean of |cos| over pairs of rows, each neuron's input weights."""
-    model = SmallDecoder(ic.DecoderConfig(d_vocab=5, n_ctx=4, n_layers=1, d_model=8, n_heads=2))
+    model = SmallDecoder(
+        ic.complexity.DecoderConfig(d_vocab=5, n_ctx=4, n_layers=1, d_model=8, n_heads=2)
+    )
     torch.manual_seed(0)
     for weight in model.parameters():
         torch.nn.init.normal_(weight)
@@ -212,18 +214,23 @@ def test_inside_by_its_formulas() -> None:
 
 def test_a_single_neuron_has_no_condensation(tmp_path: Path) -> None:
     run = replace(TINY, d_model=1, n_heads=1)
-    found = ic.task_phases(
+    found = ic.complexity.task_phases(
         toy(), [0.3], [0.1], tmp_path / "out", seeds=1, run=run, where="here", progress=False
     )
     assert found.frames["runs"]["mean_abs_cosine"].isna().all()
     assert found.frames["runs"]["stable_rank"].iloc[0] == pytest.approx(1)
     found.save(tmp_path / "saved")
-    assert ic.TaskPhases.load(tmp_path / "saved").frames["runs"]["mean_abs_cosine"].isna().all()
+    assert (
+        ic.complexity.TaskPhases.load(tmp_path / "saved")
+        .frames["runs"]["mean_abs_cosine"]
+        .isna()
+        .all()
+    )
 
 
-def study(out: Path, **asked: Any) -> ic.TaskPhases:
+def study(out: Path, **asked: Any) -> ic.complexity.TaskPhases:
     given: dict[str, Any] = {"seeds": 1, "run": TINY, "where": "here", "progress": False}
-    return ic.task_phases(toy(), RATES, [0.1], out, **given, **asked)
+    return ic.complexity.task_phases(toy(), RATES, [0.1], out, **given, **asked)
 
 
 def test_a_grid_is_trained_stopped_and_resumed_to_the_same_result(
@@ -271,10 +278,13 @@ def test_a_given_model_is_fine_tuned(tmp_path: Path) -> None:
     architectures.build("GPT-2").save_pretrained(tmp_path / "gpt2")
     splitting_tokenizer().save_pretrained(tmp_path / "gpt2")
     model = ic.load_model(tmp_path / "gpt2", device="cpu")
-    shape = {name: getattr(ic.TaskTraining(), name) for name in ("n_layers", "d_model", "n_heads")}
+    shape = {
+        name: getattr(ic.complexity.TaskTraining(), name)
+        for name in ("n_layers", "d_model", "n_heads")
+    }
     at_once = replace(TINY, max_steps=1, batch_tokens=1000, d_mlp=256, **shape)
     asked: dict[str, Any] = {"seeds": 2, "where": "here", "progress": False, "model": model}
-    found = ic.task_phases(toy(), (), [0.0, 0.1], tmp_path / "out", run=at_once, **asked)
+    found = ic.complexity.task_phases(toy(), (), [0.0, 0.1], tmp_path / "out", run=at_once, **asked)
     assert (found.config["init_rates"], found.config["n_layers"]) == ([], 3)
     assert found.config["d_model"] == model.d_model
     runs = found.frames["runs"]
@@ -288,7 +298,9 @@ def test_a_given_model_is_fine_tuned(tmp_path: Path) -> None:
     assert figures["task_phases_accuracy"].chart.subtitle.startswith("gpt2, 3 layers")
     assert "task_phases_map" not in figures  # there are no init rates
     found.save(tmp_path / "saved")
-    assert ic.TaskPhases.load(tmp_path / "saved").frames["runs"]["init_rate"].isna().all()
+    assert (
+        ic.complexity.TaskPhases.load(tmp_path / "saved").frames["runs"]["init_rate"].isna().all()
+    )
 
     data = SequenceData.of(toy().splits, one_sequence=True)
     started = start_of(model, data).lens.double()
@@ -305,19 +317,21 @@ def test_a_given_model_is_fine_tuned(tmp_path: Path) -> None:
     change = (trained.W_Q - started.W_Q).abs().max()
     assert 0 < change < 0.01  # one step of AdamW at a rate of 1e-3
     with pytest.raises(OptionError, match=r"init_rates=\[0.5\] with the model .* leave them out"):
-        ic.task_phases(toy(), [0.5], [0.1], tmp_path / "out", run=at_once, **asked)
+        ic.complexity.task_phases(toy(), [0.5], [0.1], tmp_path / "out", run=at_once, **asked)
     flat = replace(at_once, n_layers=1)
     with pytest.raises(OptionError, match=r"n_layers=1 with the model .*, whose own is 3"):
-        ic.task_phases(toy(), (), [0.1], tmp_path / "out", run=flat, **asked)
+        ic.complexity.task_phases(toy(), (), [0.1], tmp_path / "out", run=flat, **asked)
     (kept,) = (tmp_path / "out" / "start").iterdir()
     (kept / "weights.safetensors").write_bytes(b"damaged")
     asked_more = {**asked, "seeds": 3}
-    again = ic.task_phases(toy(), (), [0.0, 0.1], tmp_path / "out", run=at_once, **asked_more)
+    again = ic.complexity.task_phases(
+        toy(), (), [0.0, 0.1], tmp_path / "out", run=at_once, **asked_more
+    )
     assert again.frames["runs"]["first_loss"].tolist() == pytest.approx([np.mean(losses)] * 6)
     command = "task-phases --task addition-9 --sizes 20 --weight-decays 0.1 --seeds 1 --quiet"
     given = f"--model {tmp_path / 'gpt2'} --max-steps 1 --n-looks 1 --n-curve 3 --where here"
     cli.main([*command.split(), *given.split(), "--out", str(tmp_path / "command")])
-    read = ic.TaskPhases.load(tmp_path / "command")
+    read = ic.complexity.TaskPhases.load(tmp_path / "command")
     assert set(read.frame["setting"]) == {"fine-tuned, wd 0.1"}
 
 
@@ -336,7 +350,9 @@ def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path: Path) ->
         ([300.0], [0.1], "300"),
     ):
         with pytest.raises(OptionError, match=message):
-            ic.task_phases(toy(), rates, decays, tmp_path / "out", where="here", run=TINY)
+            ic.complexity.task_phases(
+                toy(), rates, decays, tmp_path / "out", where="here", run=TINY
+            )
     assert not (tmp_path / "out").exists()
 
 
@@ -352,7 +368,7 @@ def test_the_papers_models_start_step_and_resume(
     assert command.run.batch_tokens == 26_600
     small = replace(command.run, d_model=12, d_mlp=12, n_looks=2, n_curve=3)
     asked: dict[str, Any] = {"seeds": 1, "run": small, "where": "here", "progress": False}
-    whole = ic.task_phases(toy(), [0.5], [0.01], tmp_path / "whole", **asked)
+    whole = ic.complexity.task_phases(toy(), [0.5], [0.01], tmp_path / "whole", **asked)
     assert whole.frames["runs"]["steps"].tolist() == [2]
     looks, trained = [0], [0]
     look, loss = TargetSequence.evaluate, TargetSequence.loss
@@ -370,9 +386,9 @@ def test_the_papers_models_start_step_and_resume(
     monkeypatch.setattr(TargetSequence, "evaluate", stops)
     monkeypatch.setattr(TargetSequence, "loss", counts)
     with pytest.raises(KeyboardInterrupt):
-        ic.task_phases(toy(), [0.5], [0.01], tmp_path / "broken", **asked)
+        ic.complexity.task_phases(toy(), [0.5], [0.01], tmp_path / "broken", **asked)
     assert trained == [2]
-    broken = ic.task_phases(toy(), [0.5], [0.01], tmp_path / "broken", **asked)
+    broken = ic.complexity.task_phases(toy(), [0.5], [0.01], tmp_path / "broken", **asked)
     assert trained == [3]  # the second step again, not the first
     for table in ("accuracy", "curve", "epochs"):
         pd.testing.assert_frame_equal(whole.frames[table], broken.frames[table])

@@ -17,12 +17,12 @@ from hypothesis import given, strategies as st
 import interp_compose as ic
 from interp_compose import cli
 from interp_compose.errors import CorruptFileError, InputError, NonFiniteError, OptionError
-from interp_compose.models.decoder import SmallDecoder
-from interp_compose.models.init import init_weights
-from interp_compose.studies.text_phases.data import encoded, kept
-from interp_compose.studies.text_phases.presets import PAPER
-from interp_compose.studies.text_phases.run import TextRun
-from interp_compose.training.text import NextToken, Windows, total_loss
+from interp_compose.papers.complexity.models.init import init_weights
+from interp_compose.papers.complexity.studies.text_phases.data import encoded, kept
+from interp_compose.papers.complexity.studies.text_phases.presets import PAPER
+from interp_compose.papers.complexity.studies.text_phases.run import TextRun
+from interp_compose.papers.complexity.training.text import NextToken, Windows, total_loss
+from interp_compose.papers.shared.models.decoder import SmallDecoder
 
 NAMES = ("ann", "bob", "eve", "joe", "kim")
 DOCUMENTS = [
@@ -32,7 +32,7 @@ DOCUMENTS = [
     if len({a, b, c}) == 3
 ]
 CORPUS = ic.TextCorpus("people", tuple(DOCUMENTS[8:]), tuple(DOCUMENTS[:8]), {"files": 1})
-TINY = ic.TextTraining(
+TINY = ic.complexity.TextTraining(
     vocab_size=280, n_ctx=10, n_layers=1, d_model=8, n_heads=2, d_mlp=8, max_steps=6,
     batch_size=4, n_looks=2, n_curve=5,
 )  # fmt: skip
@@ -61,8 +61,8 @@ def frames() -> dict[str, pd.DataFrame]:
     return {name: pd.DataFrame(rows) for name, rows in made.items()}
 
 
-def result() -> ic.TextPhases:
-    return ic.TextPhases.from_runs(frames(), CONFIG)
+def result() -> ic.complexity.TextPhases:
+    return ic.complexity.TextPhases.from_runs(frames(), CONFIG)
 
 
 def test_measures_and_differences_by_hand() -> None:
@@ -170,9 +170,9 @@ def run_of(**changes: Any) -> TextRun:
     return TextRun(**given)
 
 
-def study(out: Path, **asked: Any) -> ic.TextPhases:
+def study(out: Path, **asked: Any) -> ic.complexity.TextPhases:
     given: dict[str, Any] = {"seeds": 1, "run": TINY, "where": "here", "progress": False}
-    return ic.text_phases(CORPUS, RATES, [0.1], out, **{**given, **asked})
+    return ic.complexity.text_phases(CORPUS, RATES, [0.1], out, **{**given, **asked})
 
 
 def test_a_grid_is_trained_stopped_and_resumed_to_the_same_result(
@@ -272,7 +272,9 @@ def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path: Path) ->
         ([300.0], [0.1], "300"),
     ):
         with pytest.raises(OptionError, match=message):
-            ic.text_phases(CORPUS, rates, decays, tmp_path / "out", where="here", run=TINY)
+            ic.complexity.text_phases(
+                CORPUS, rates, decays, tmp_path / "out", where="here", run=TINY
+            )
     assert not (tmp_path / "out").exists()
 
 
@@ -324,7 +326,7 @@ def test_the_papers_setting_starts_steps_and_resumes(
     (checkpoints,) = (tmp_path / "out").glob("runs/*/checkpoints")
     assert any(checkpoints.iterdir())
     cli.main([*argv, "--out", str(tmp_path / "out")])
-    found = ic.TextPhases.load(tmp_path / "out")
+    found = ic.complexity.TextPhases.load(tmp_path / "out")
     asked = {"precision": "bfloat16", "lr": 3e-4, "n_heads": 16, "documents": "file"}
     known = {**found.config, **found.config["data_report"]}
     assert {name: known[name] for name in asked} == asked

@@ -7,7 +7,7 @@ import math
 import pandas as pd
 import pytest
 
-from interp_compose.studies.core.figures import crossed, means_of_seeds
+from interp_compose.papers.shared.grid.figures import crossed, means_of_seeds
 from interp_compose.studies.core.text import spans, text_table
 
 

@@ -30,14 +30,14 @@ from interp_compose.interventions.leak import attention_leak
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.models.weight_matrices import weight_matrices
+from interp_compose.papers.shared.text.vocabulary import Vocabulary
+from interp_compose.papers.shared.text.word_tokenizer import WordTokenizer
 from interp_compose.studies.cap.measure import cap_curve
 from interp_compose.studies.similarity.measure import similarity_curve
 from interp_compose.studies.watch.measure import watch
 from interp_compose.studies.watch.result import Watched
 from interp_compose.studies.watch.rows import LOOKS, MEASURED
 from interp_compose.studies.watch.watcher import Watcher
-from interp_compose.text.vocabulary import Vocabulary
-from interp_compose.text.word_tokenizer import WordTokenizer
 from interp_compose.training.history import Recorder
 from interp_compose.types import Example
 from tests.training.runs import hugging_face

@@ -8,7 +8,7 @@ import pytest
 
 import interp_compose as ic
 from interp_compose.errors import OptionError
-from interp_compose.tasks.addition import block_of, square_of
+from interp_compose.papers.complexity.tasks.addition import block_of, square_of
 
 
 def number(digits: str) -> int:
@@ -17,7 +17,7 @@ def number(digits: str) -> int:
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_every_pair_is_in_one_split_and_its_sum_is_right(reverse: bool) -> None:
-    task = ic.addition(largest=24, square=(8, 12), reverse=reverse)
+    task = ic.complexity.addition(largest=24, square=(8, 12), reverse=reverse)
     seen = []
     for split, pairs in task.splits.items():
         for pair in pairs:
@@ -35,13 +35,15 @@ def test_every_pair_is_in_one_split_and_its_sum_is_right(reverse: bool) -> None:
 
 def test_the_square_is_ten_by_ten_blocks() -> None:
     """21 numbers: a block of three, and nine of two; 4 numbers are 4 blocks."""
-    pairs = ic.addition(largest=60, square=(30, 50)).splits["inside"]
+    pairs = ic.complexity.addition(largest=60, square=(30, 50)).splits["inside"]
     kinds = {number(pair.source.partition("+")[0]): block_of(pair.kind) for pair in pairs}
     first = [block[0] for block in kinds.values() if block is not None]
     assert first[:5] == ["30-32", "30-32", "30-32", "33-34", "33-34"]
     assert first[-1] == "49-50"
     assert len({pair.kind for pair in pairs}) == 100
-    few = {pair.kind for pair in ic.addition(largest=24, square=(9, 12)).splits["inside"]}
+    few = {
+        pair.kind for pair in ic.complexity.addition(largest=24, square=(9, 12)).splits["inside"]
+    }
     assert len(few) == 16
     assert block_of("9-9 + 12-12") == ("9-9", "12-12")
     assert block_of("all") is block_of("") is None
@@ -49,12 +51,16 @@ def test_the_square_is_ten_by_ten_blocks() -> None:
 
 def test_digits_are_tokens() -> None:
     for reverse, expected in ((False, "2 1"), (True, "1 2")):
-        inside = ic.addition(largest=24, square=(8, 12), reverse=reverse).splits["inside"]
+        inside = ic.complexity.addition(largest=24, square=(8, 12), reverse=reverse).splits[
+            "inside"
+        ]
         assert {pair.source: pair.target for pair in inside}["9 + 1 2 ="] == expected
 
 
 def test_the_seed_draws_what_is_outside_alone() -> None:
-    one, same, other = (ic.addition(largest=40, square=(0, 3), seed=seed) for seed in (0, 0, 1))
+    one, same, other = (
+        ic.complexity.addition(largest=40, square=(0, 3), seed=seed) for seed in (0, 0, 1)
+    )
     assert one.splits == same.splits
     assert one.splits["inside"] == other.splits["inside"]
     assert set(one.splits["outside"]) != set(other.splits["outside"])
@@ -76,7 +82,7 @@ def test_the_seed_draws_what_is_outside_alone() -> None:
 )
 def test_ranges_that_cannot_be(options: dict[str, object], message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        ic.addition(**options)  # type: ignore[arg-type]
+        ic.complexity.addition(**options)  # type: ignore[arg-type]
 
 
 def test_by_name_it_is_generated() -> None:
@@ -86,7 +92,7 @@ def test_by_name_it_is_generated() -> None:
         ic.load_sequences("addition", seed=1)
     found = ic.load_sequences("addition-reversed-24")
     assert found.name == "addition-reversed-24"
-    assert found == ic.addition(largest=24, square=(10, 15), reverse=True)
+    assert found == ic.complexity.addition(largest=24, square=(10, 15), reverse=True)
     assert square_of(999) == (400, 600)  # the paper's
     for name in ("addition-x", "addition-1", "addition-9999", "addition-\u0663", "addition-09"):
         with pytest.raises(OptionError, match=rf"'{name}' is unknown; .* addition-99"):
@@ -107,9 +113,9 @@ def test_the_collector_of_cycles_is_as_it_was(
     before = gc.isenabled()
     (gc.enable if enabled else gc.disable)()
     try:
-        ic.addition(largest=9, square=(4, 6))
+        ic.complexity.addition(largest=9, square=(4, 6))
         with pytest.raises(OptionError):
-            ic.addition(largest=9, square=(6, 4))
+            ic.complexity.addition(largest=9, square=(6, 4))
         assert (gc.isenabled(), during) == (enabled, [False])
     finally:
         (gc.enable if before else gc.disable)()

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from interp_compose.errors import InputError, OptionError, PositionError
-from interp_compose.tasks.anchors import AnchorTask, violations
+from interp_compose.papers.complexity.tasks.anchors import AnchorTask, violations
 from tests.untyped import outcomes_of
 
 SPLITS = ("train", "id", "ood")
@@ -95,7 +95,7 @@ def test_sequences_that_the_task_does_not_have_are_not_built(values: Any, messag
 
 UNTYPED = """
 import numpy as np
-from interp_compose.tasks.anchors import AnchorTask, violations
+from interp_compose.papers.complexity.tasks.anchors import AnchorTask, violations
 
 
 def numpys():

@@ -12,9 +12,9 @@ import transformers as hf
 
 from interp_compose.errors import AnswerError, InputError
 from interp_compose.models.load import load_model
+from interp_compose.papers.complexity.tasks.anchor_text import anchor_examples, anchor_tokenizer
+from interp_compose.papers.complexity.tasks.anchors import AnchorTask
 from interp_compose.studies.cap.measure import cap_curve
-from interp_compose.tasks.anchor_text import anchor_examples, anchor_tokenizer
-from interp_compose.tasks.anchors import AnchorTask
 from interp_compose.text.answers import answer_ids
 from interp_compose.text.units import tokenize_prompts
 from interp_compose.types import Example

@@ -13,7 +13,13 @@ import torch
 from hypothesis import assume, given, settings, strategies as st
 
 from interp_compose.errors import InputError, OptionError
-from interp_compose.tasks.anchors import ANCHORS, UNSEEN, AnchorData, AnchorTask, violations
+from interp_compose.papers.complexity.tasks.anchors import (
+    ANCHORS,
+    UNSEEN,
+    AnchorData,
+    AnchorTask,
+    violations,
+)
 
 PAPER: dict[str, Callable[[int], int]] = {  # eq. 2
     "a": lambda x: x + 5,

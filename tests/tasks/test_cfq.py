@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from interp_compose.errors import DataFormatError, MissingDataError
-from interp_compose.tasks import cfq as module
+from interp_compose.papers.lrf.tasks import cfq as module
 from interp_compose.tasks.sequences import SequencePair, SequenceTask, load_sequences
 
 

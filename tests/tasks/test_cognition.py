@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from interp_compose.errors import DataFormatError, InputError, MissingDataError
-from interp_compose.tasks import cognition as module
-from interp_compose.tasks.cognition import CompoundTest, load_compounds
+from interp_compose.papers.lrf.tasks import cognition as module
+from interp_compose.papers.lrf.tasks.cognition import CompoundTest, load_compounds
 from interp_compose.tasks.published import PUBLISHED, altered
 from interp_compose.tasks.sequences import SequencePair, load_sequences
 

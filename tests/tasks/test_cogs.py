@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from interp_compose.errors import DataFormatError, MissingDataError
-from interp_compose.tasks import cogs as module
+from interp_compose.papers.lrf.tasks import cogs as module
 from interp_compose.tasks.published import PUBLISHED, rows_sha256
 from interp_compose.tasks.sequences import SequencePair, SequenceTask, load_sequences
 

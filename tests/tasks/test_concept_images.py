@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from interp_compose.errors import OptionError
-from interp_compose.tasks.concept_images import (
+from interp_compose.papers.complexity.tasks.concept_images import (
     COLORS,
     NODES,
     RADII,
@@ -20,7 +20,7 @@ from interp_compose.tasks.concept_images import (
     described,
     drawn_shapes,
 )
-from interp_compose.tasks.concept_judge import degraded, judge
+from interp_compose.papers.complexity.tasks.concept_judge import degraded, judge
 
 FINE = 12
 """Points of a pixel, along each axis, that the slow renderer looks at."""

@@ -112,9 +112,9 @@ def folder(tmp_path: Path, name: str, **other: str) -> Path:
 
 @pytest.mark.parametrize("name", FILES)
 def test_each_task_in_its_own_format(name: str, tmp_path: Path) -> None:
-    task = ic.load_labelled(name, data_dir=folder(tmp_path, name))
+    task = ic.cat.load_labelled(name, data_dir=folder(tmp_path, name))
     assert task.metrics == METRICS.get(name, ("accuracy",))
-    assert task.split("train")[0] == ic.LabelledText(*FIRST[name])
+    assert task.split("train")[0] == ic.cat.LabelledText(*FIRST[name])
     assert (len(task.split("train")), len(task.split("test"))) == (2, 1)
     assert len(task.split("ood")) == (name == "mnli")
     assert len(task.labels) == {"sts-b": 0, "mnli": 3}.get(name, 2)
@@ -141,19 +141,19 @@ def test_each_task_in_its_own_format(name: str, tmp_path: Path) -> None:
 def test_a_garbled_file_is_named(name: str, line: str, said: str, tmp_path: Path) -> None:
     here = folder(tmp_path, name, train=line)
     with pytest.raises(DataFormatError, match=said):
-        ic.load_labelled(name, data_dir=here)
+        ic.cat.load_labelled(name, data_dir=here)
 
 
 def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MissingDataError, match="'rte' needs GLUE's RTE: get it from https://glue"):
-        ic.load_labelled("rte")
+        ic.cat.load_labelled("rte")
     with pytest.raises(
         MissingDataError, match=r"there is no .*train.tsv: get it .*dev.tsv \(RTE\)"
     ):
-        ic.load_labelled("rte", data_dir=tmp_path)
+        ic.cat.load_labelled("rte", data_dir=tmp_path)
     one = "sentence\tlabel\nfine\t1\ngood\t1\n"
     with pytest.raises(InputError, match="all 2 training texts of 'sst-2' have the class or score"):
-        ic.load_labelled("sst-2", data_dir=folder(tmp_path, "sst-2", train=one))
+        ic.cat.load_labelled("sst-2", data_dir=folder(tmp_path, "sst-2", train=one))
     unsure = MNLI_DEV + mnli(1, "slate", "The.", "None.", *["neutral"] * 5, "-")
     with pytest.raises(InputError, match="the test split of 'mnli' is empty"):
-        ic.load_labelled("mnli", data_dir=folder(tmp_path, "mnli", dev_matched=unsure))
+        ic.cat.load_labelled("mnli", data_dir=folder(tmp_path, "mnli", dev_matched=unsure))

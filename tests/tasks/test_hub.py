@@ -37,16 +37,16 @@ def folder(tmp_path: Path, train: str = TRAIN, test: str = TEST) -> str:
 
 def test_classes_and_scores_of_a_folder(tmp_path: Path) -> None:
     here, both = folder(tmp_path), ("premise", "hypothesis")
-    task = ic.labelled_from_hub(here, texts=both, labels=("no", "yes"))
+    task = ic.cat.labelled_from_hub(here, texts=both, labels=("no", "yes"))
     assert task.split("train") == (
-        ic.LabelledText("a b", "b a", 1.0),
-        ic.LabelledText("c d", "d c", 0.0),
+        ic.cat.LabelledText("a b", "b a", 1.0),
+        ic.cat.LabelledText("c d", "d c", 0.0),
     )
-    assert task.split("test") == (ic.LabelledText("e f", "f e", 1.0),)
+    assert task.split("test") == (ic.cat.LabelledText("e f", "f e", 1.0),)
     assert (task.labels, task.metrics) == (("no", "yes"), ("accuracy",))
     assert task.report["test_all"] == 1
-    scored = ic.labelled_from_hub(here, texts=("premise",), target="score")
-    assert scored.split("train")[1] == ic.LabelledText("c d", None, 2.0)
+    scored = ic.cat.labelled_from_hub(here, texts=("premise",), target="score")
+    assert scored.split("train")[1] == ic.cat.LabelledText("c d", None, 2.0)
     assert (scored.labels, scored.metrics) == ((), ("pearson", "spearman"))
 
 
@@ -59,7 +59,7 @@ def test_names_of_classes_that_the_data_state(tmp_path: Path) -> None:
         made = datasets.Dataset.from_dict(given, features=features)
         made.to_parquet(path / f"{split}-00000-of-00001.parquet")
     splits = {"train": "train", "test": "validation"}
-    task = ic.labelled_from_hub(str(path), texts=("sentence",), splits=splits)
+    task = ic.cat.labelled_from_hub(str(path), texts=("sentence",), splits=splits)
     assert task.labels == ("no", "yes")
     assert [one.target for one in task.split("train")] == [1.0, 0.0]
 
@@ -96,12 +96,12 @@ def test_what_cannot_be_is_refused(
 ) -> None:
     usual: dict[str, Any] = {"texts": ("premise", "hypothesis"), "labels": ("no", "yes")}
     with pytest.raises(error, match=said):
-        ic.labelled_from_hub(folder(tmp_path, **given), **{**usual, **asked})
+        ic.cat.labelled_from_hub(folder(tmp_path, **given), **{**usual, **asked})
 
 
 def test_no_data_set_and_no_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(MissingDataError, match="cannot be loaded .*check the name, config and spl"):
-        ic.labelled_from_hub(str(tmp_path / "nosuch"), texts=("a",))
+        ic.cat.labelled_from_hub(str(tmp_path / "nosuch"), texts=("a",))
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(MissingPackageError, match=r"interp-compose\[hub\]"):
-        ic.labelled_from_hub("nyu-mll/glue", texts=("a",))
+        ic.cat.labelled_from_hub("nyu-mll/glue", texts=("a",))

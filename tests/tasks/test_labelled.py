@@ -10,15 +10,17 @@ import pytest
 
 import interp_compose as ic
 from interp_compose.errors import DataFormatError, InputError, MissingDataError, OptionError
-from interp_compose.tasks.labelled import class_of, counted, score_of, shuffled
+from interp_compose.papers.cat.tasks.labelled import class_of, counted, score_of, shuffled
 
-ITEMS = tuple(ic.LabelledText(f"text {i}", None, float(i % 2)) for i in range(6))
-PAIR = ic.LabelledText("a", "b", 1.0)
+ITEMS = tuple(ic.cat.LabelledText(f"text {i}", None, float(i % 2)) for i in range(6))
+PAIR = ic.cat.LabelledText("a", "b", 1.0)
 
 
-def task(**given: Any) -> ic.LabelledTask:
+def task(**given: Any) -> ic.cat.LabelledTask:
     splits = {"train": ITEMS, "test": ITEMS[:3]} | given.pop("splits", {})
-    return ic.LabelledTask(**{"name": "own", "splits": splits, "labels": ("no", "yes"), **given})
+    return ic.cat.LabelledTask(
+        **{"name": "own", "splits": splits, "labels": ("no", "yes"), **given}
+    )
 
 
 def test_splits_and_texts() -> None:
@@ -43,18 +45,18 @@ def test_splits_and_texts() -> None:
         ({"splits": {"train": ITEMS[::2]}}, InputError, "all 3 training texts of 'own' have the"),
         ({"splits": {"ood": (PAIR,)}}, InputError, "text 0 of the ood split.*all pairs, or none"),
         (
-            {"splits": {"test": (ic.LabelledText(" ", None, 1.0),)}},
+            {"splits": {"test": (ic.cat.LabelledText(" ", None, 1.0),)}},
             InputError,
             "text 0 of the test split of 'own' is ' ': expected a text that is not blank",
         ),
         (
-            {"splits": {"test": (ic.LabelledText("a", None, 2.0),)}},
+            {"splits": {"test": (ic.cat.LabelledText("a", None, 2.0),)}},
             InputError,
             r"has the class 2: expected 0 … 1 \(no, yes\)",
         ),
-        ({"splits": {"test": (ic.LabelledText("a", None, 0.5),)}}, InputError, "the class 0.5"),
+        ({"splits": {"test": (ic.cat.LabelledText("a", None, 0.5),)}}, InputError, "the class 0.5"),
         (
-            {"splits": {"test": (ic.LabelledText("a", None, math.inf),)}},
+            {"splits": {"test": (ic.cat.LabelledText("a", None, math.inf),)}},
             InputError,
             "has the score inf: expected a finite number",
         ),
@@ -76,7 +78,7 @@ def test_unknown_names_are_refused() -> None:
     with pytest.raises(OptionError, match="split 'dev' is unknown; choose one of train, valid"):
         task().split("dev")
     with pytest.raises(OptionError, match="labelled task 'glue' is unknown; choose one of sst"):
-        ic.load_labelled("glue")
+        ic.cat.load_labelled("glue")
     with pytest.raises(DataFormatError, match="line 3 has 'maybe' as its label; expected one of n"):
         class_of("maybe", ("no", "yes"), "line 3")
     for text in ("5.1", "-1", "nan", "high", ""):
@@ -97,13 +99,13 @@ def sst(folder: Path, **other: str) -> Path:
 
 
 def test_sentences_of_sst_as_classes(tmp_path: Path) -> None:
-    found = ic.load_labelled("sst", data_dir=sst(tmp_path))
+    found = ic.cat.load_labelled("sst", data_dir=sst(tmp_path))
     assert found.labels == ("negative", "positive")
     assert found.split("validation") == found.split("train")
     assert found.split("train") == (
-        ic.LabelledText("It shines", None, 1.0),
-        ic.LabelledText("So dull", None, 0.0),
-        ic.LabelledText("Too long", None, 0.0),
+        ic.cat.LabelledText("It shines", None, 1.0),
+        ic.cat.LabelledText("So dull", None, 0.0),
+        ic.cat.LabelledText("Too long", None, 0.0),
     )
     assert found.report["train_all"] == 3
     assert found.report["train_neutral_left_out"] == 1
@@ -111,19 +113,19 @@ def test_sentences_of_sst_as_classes(tmp_path: Path) -> None:
 
 def test_sst_that_cannot_be_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MissingDataError, match="there is no .*train.txt: unpack"):
-        ic.load_labelled("sst", data_dir=tmp_path)
+        ic.cat.load_labelled("sst", data_dir=tmp_path)
     with pytest.raises(DataFormatError, match="test.txt is empty"):
-        ic.load_labelled("sst", data_dir=sst(tmp_path, test=""))
+        ic.cat.load_labelled("sst", data_dir=sst(tmp_path, test=""))
     with pytest.raises(DataFormatError, match="dev.txt, line 2: the label '7' is not 0"):
-        ic.load_labelled("sst", data_dir=sst(tmp_path, dev=TREES.replace("(2 (2 A", "(7 (2 A")))
+        ic.cat.load_labelled("sst", data_dir=sst(tmp_path, dev=TREES.replace("(2 (2 A", "(7 (2 A")))
     with pytest.raises(InputError, match=r"the test split of 'sst \(altered\)' is empty"):
-        ic.load_labelled("sst", data_dir=sst(tmp_path, test="(2 (2 A) (2 film))\n"))
+        ic.cat.load_labelled("sst", data_dir=sst(tmp_path, test="(2 (2 A) (2 film))\n"))
     with pytest.raises(InputError, match="all 1 training texts of 'sst .*' have the class or"):
-        ic.load_labelled("sst", data_dir=sst(tmp_path, train=TREES.splitlines()[0]))
+        ic.cat.load_labelled("sst", data_dir=sst(tmp_path, train=TREES.splitlines()[0]))
 
 
 @pytest.mark.data
 def test_official_counts_of_sst(data_dir: Path) -> None:
-    report = ic.load_labelled("sst", data_dir=data_dir / "sst").report
+    report = ic.cat.load_labelled("sst", data_dir=data_dir / "sst").report
     sizes = [report[f"{name}_all"] for name in ("train", "validation", "test")]
     assert sizes == [6920, 872, 1821]  # as Socher et al. (2013) count them

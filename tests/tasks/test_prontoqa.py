@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 
 import interp_compose as ic
 from interp_compose.errors import OptionError
-from interp_compose.tasks.prontoqa import Sentences
+from interp_compose.papers.complexity.tasks.prontoqa import Sentences
 
 
 def proved(source: str) -> tuple[str, int]:
@@ -98,7 +98,7 @@ def test_the_prover_by_hand() -> None:
 def test_every_example_is_proved_and_told_apart(
     hops: int, longer: int, derivation: bool, seed: int
 ) -> None:
-    task = ic.prontoqa(
+    task = ic.complexity.prontoqa(
         hops=hops,
         longer=longer,
         n_train=61,
@@ -124,7 +124,7 @@ def test_every_example_is_proved_and_told_apart(
 
 
 def test_five_hops_stay_short() -> None:
-    task = ic.prontoqa(hops=5, longer=0, n_train=500, n_test=10, n_concepts=16)
+    task = ic.complexity.prontoqa(hops=5, longer=0, n_train=500, n_test=10, n_concepts=16)
     lengths = [len(pair.source.split()) for pair in task.splits["train"]]
     assert max(lengths) <= 120
     assert Counter(pair.kind for pair in task.splits["train"])["5 hops"] == 100
@@ -162,7 +162,7 @@ def mutants(pair: ic.SequencePair) -> Iterable[ic.SequencePair]:
 
 
 def test_a_mutated_example_is_caught() -> None:
-    pairs = ic.prontoqa(n_train=60, n_test=20).splits["train"]
+    pairs = ic.complexity.prontoqa(n_train=60, n_test=20).splits["train"]
     tried = [mutant for pair in pairs for mutant in mutants(pair)]
     assert len(tried) > 4 * len(pairs)
     assert not any(right(mutant) for mutant in tried)
@@ -224,7 +224,7 @@ def probe(train: Sequence[ic.SequencePair], test: Sequence[ic.SequencePair]) -> 
 
 @pytest.fixture(scope="module")
 def three() -> ic.SequenceTask:
-    return ic.prontoqa(hops=3, longer=0, n_train=2400, n_test=1800)
+    return ic.complexity.prontoqa(hops=3, longer=0, n_train=2400, n_test=1800)
 
 
 @pytest.mark.parametrize("kind", ["all", "1 hop", "2 hops", "3 hops"])
@@ -238,7 +238,7 @@ def test_no_answer_is_read_from_the_surface(three: ic.SequenceTask, kind: str) -
 
 def test_the_surface_shows_a_leak() -> None:
     """Without the other chain's rule, the probe reads the answer: it can fail."""
-    task = ic.prontoqa(hops=2, longer=0, n_train=600, n_test=300)
+    task = ic.complexity.prontoqa(hops=2, longer=0, n_train=600, n_test=300)
 
     def leaky(pair: ic.SequencePair) -> ic.SequencePair:
         *rules, fact, statement = pair.source.split(" . ")
@@ -280,16 +280,16 @@ def test_the_count_of_chains() -> None:
 
 
 def test_all_problems_are_made_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interp_compose.tasks.prontoqa.ENTITIES", ("fae",))
+    monkeypatch.setattr("interp_compose.papers.complexity.tasks.prontoqa.ENTITIES", ("fae",))
     few = {"hops": 1, "longer": 0, "n_concepts": 4, "n_properties": 2, "n_test": 1_144}
-    task = ic.prontoqa(n_train=5_000, **few)
+    task = ic.complexity.prontoqa(n_train=5_000, **few)
     assert len({pair.source for split in task.splits.values() for pair in split}) == 6_144
     with pytest.raises(OptionError, match="chains of 1 concept: there are 6,144 different ones"):
-        ic.prontoqa(n_train=5_001, **few)
+        ic.complexity.prontoqa(n_train=5_001, **few)
 
 
 def test_the_seed_decides_and_hashes_do_not() -> None:
-    code = "import interp_compose as ic; print(ic.prontoqa(n_train=30, n_test=10, seed=5).splits)"
+    code = "import interp_compose as ic; print(ic.complexity.prontoqa(n_train=30, n_test=10, seed=5).splits)"
     elsewhere = subprocess.run(
         [sys.executable, "-c", code],
         env={"PYTHONHASHSEED": "1", "PYTHONPATH": ":".join(sys.path)},
@@ -297,7 +297,9 @@ def test_the_seed_decides_and_hashes_do_not() -> None:
         text=True,
         check=True,
     )
-    first, other = (ic.prontoqa(n_train=30, n_test=10, seed=seed).splits for seed in (5, 6))
+    first, other = (
+        ic.complexity.prontoqa(n_train=30, n_test=10, seed=seed).splits for seed in (5, 6)
+    )
     assert elsewhere.stdout.strip() == str(first)
     assert first != other
 
@@ -320,7 +322,7 @@ def test_the_seed_decides_and_hashes_do_not() -> None:
 )
 def test_numbers_that_cannot_be(options: dict[str, int], message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        ic.prontoqa(**options)  # type: ignore[arg-type]
+        ic.complexity.prontoqa(**options)  # type: ignore[arg-type]
 
 
 def test_by_name_it_is_generated() -> None:
@@ -329,11 +331,11 @@ def test_by_name_it_is_generated() -> None:
     with pytest.raises(OptionError, match="seed=1 has no use"):
         ic.load_sequences("prontoqa", seed=1)
     task = ic.load_sequences("prontoqa")
-    assert task == ic.prontoqa()
+    assert task == ic.complexity.prontoqa()
     assert task.report["train_all"] == 20_000
     for hops in (1, 5):
         found = ic.load_sequences(f"prontoqa-{hops}")
-        assert found == ic.prontoqa(hops=hops, longer=0, n_concepts=max(8, 2 * hops + 2))
+        assert found == ic.complexity.prontoqa(hops=hops, longer=0, n_concepts=max(8, 2 * hops + 2))
         assert (found.name, list(found.splits)) == (f"prontoqa-{hops}", ["train", "test"])
     for name in ("prontoqa-0", "prontoqa-8"):
         with pytest.raises(OptionError, match=rf"'{name}' is unknown.* number of hops, up to 7\)"):
@@ -341,7 +343,7 @@ def test_by_name_it_is_generated() -> None:
     with pytest.raises(OptionError, match=r"'prontoqa-x' is unknown.* prontoqa-1 \(or another"):
         ic.load_sequences("prontoqa-x")
     answers = ic.load_sequences("prontoqa-answers")
-    assert answers == ic.prontoqa(derivation=False)
+    assert answers == ic.complexity.prontoqa(derivation=False)
     for alone, whole in zip(answers.splits["train"], task.splits["train"], strict=True):
         assert (alone.source, alone.kind) == (whole.source, whole.kind)
         assert whole.target.endswith(f" . {alone.target}")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from interp_compose.errors import DataFormatError, MissingDataError, OptionError
-from interp_compose.tasks.scan import commands
+from interp_compose.papers.lrf.tasks.scan import commands
 from interp_compose.tasks.sequences import load_sequences
 
 FILES = {

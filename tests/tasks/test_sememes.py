@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 import interp_compose as ic
 from interp_compose.errors import DataFormatError, InputError, MissingDataError, OptionError
-from interp_compose.tasks.sememes import ANNOTATIONS, DICTIONARY, NAMES
+from interp_compose.papers.cat.tasks.sememes import ANNOTATIONS, DICTIONARY, NAMES
 
 FILES = {
     ANNOTATIONS: "狗\t兽 畜\n河\t水域\n水\t液\n水\t饮用\n孤\t液 液\n",
@@ -35,10 +35,10 @@ def folder_of(path: Path, **changed: str | bytes | None) -> Path:
 
 
 def test_a_folder_by_hand(tmp_path: Path) -> None:
-    sememes = ic.load_sememes(folder_of(tmp_path))
+    sememes = ic.cat.load_sememes(folder_of(tmp_path))
     assert sememes.names == ("beast", "livestock", "waters", "liquid", "drink", "unused")
     assert dict(sememes.words) == WORDS
-    assert dict(ic.load_sememes(str(tmp_path)).words) == WORDS
+    assert dict(ic.cat.load_sememes(str(tmp_path)).words) == WORDS
 
 
 def test_blank_lines_other_line_ends_and_a_mark_at_the_beginning(tmp_path: Path) -> None:
@@ -52,12 +52,12 @@ def test_blank_lines_other_line_ends_and_a_mark_at_the_beginning(tmp_path: Path)
         dictionary=other[DICTIONARY],
         names=other[NAMES],
     )
-    assert dict(ic.load_sememes(folder).words) == WORDS
+    assert dict(ic.cat.load_sememes(folder).words) == WORDS
 
 
 def test_a_name_of_several_sememes_gets_a_number(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, names=FILES[NAMES] + "beast|鸟\nliquid|汤\nbeast|鱼\n")
-    names = ic.load_sememes(folder).names
+    names = ic.cat.load_sememes(folder).names
     assert names[:4] == ("beast", "livestock", "waters", "liquid")
     assert names[6:] == ("beast 2", "liquid 2", "beast 3")
 
@@ -65,13 +65,13 @@ def test_a_name_of_several_sememes_gets_a_number(tmp_path: Path) -> None:
 def test_a_number_that_is_a_name_already_is_passed_over(tmp_path: Path) -> None:
     names = "liquid|水\nliquid 2|液\nliquid|饮\n"
     folder = folder_of(tmp_path, names=names, annotations="水\t水\n", dictionary="water\t水\n")
-    assert ic.load_sememes(folder).names == ("liquid", "liquid 2", "liquid 3")
+    assert ic.cat.load_sememes(folder).names == ("liquid", "liquid 2", "liquid 3")
 
 
 @pytest.mark.parametrize("line", ["water \t水/河", "water\t水 / 河", "\u00a0water\t 水/ 河 "])
 def test_blanks_around_an_entry_change_nothing(line: str, tmp_path: Path) -> None:
     made = {"names": "liquid|液\nwaters|域\n", "annotations": "水\t液\n河\t域\n"}
-    sememes = ic.load_sememes(folder_of(tmp_path, dictionary=f"{line}\n", **made))
+    sememes = ic.cat.load_sememes(folder_of(tmp_path, dictionary=f"{line}\n", **made))
     assert dict(sememes.words) == {"water": (0, 1)}
 
 
@@ -83,7 +83,7 @@ def test_a_words_sememes_are_in_order(tmp_path: Path) -> None:
         dictionary="dog\t狗",
         names="\n".join(f"name{i}|义{i}" for i in range(18)),
     )
-    assert ic.load_sememes(folder).words["dog"] == tuple(sorted(numbers))
+    assert ic.cat.load_sememes(folder).words["dog"] == tuple(sorted(numbers))
 
 
 @pytest.mark.parametrize("missing", [ANNOTATIONS, DICTIONARY, NAMES])
@@ -91,10 +91,10 @@ def test_a_file_that_is_not_there(missing: str, tmp_path: Path) -> None:
     folder_of(tmp_path)
     (tmp_path / missing).unlink()
     with pytest.raises(MissingDataError, match=f"there is no .*{missing}; expected a folder with"):
-        ic.load_sememes(tmp_path)
+        ic.cat.load_sememes(tmp_path)
     (tmp_path / missing).mkdir()
     with pytest.raises(MissingDataError, match=f"there is no .*{missing}"):
-        ic.load_sememes(tmp_path)
+        ic.cat.load_sememes(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_lines_that_are_refused(
     changed: dict[str, str | bytes], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(DataFormatError, match=message):
-        ic.load_sememes(folder_of(tmp_path, **changed))
+        ic.cat.load_sememes(folder_of(tmp_path, **changed))
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_annotations_that_cannot_be(
     names: tuple[str, ...], words: dict[str, tuple[int, ...]], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        ic.Sememes(names, words)
+        ic.cat.Sememes(names, words)
 
 
 # ---- the split -----------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def slow_held(word: str, share: float) -> bool:
 
 @given(st.sets(LIKE_WORDS, min_size=1, max_size=40), st.floats(0.05, 0.95))
 def test_words_are_split_by_their_digests(words: set[str], share: float) -> None:
-    sememes = ic.Sememes(("x", "y"), {word: (len(word) % 2,) for word in sorted(words)})
+    sememes = ic.cat.Sememes(("x", "y"), {word: (len(word) % 2,) for word in sorted(words)})
     held = {word for word in words if slow_held(word, share)}
     if held in (set(), words):
         with pytest.raises(OptionError, match=f"of {len(words)} words leaves one of the two sides"):
@@ -183,15 +183,15 @@ def test_a_word_is_on_one_side_whatever_others_there_are() -> None:
     words = {f"word{i}": (i % 3,) for i in range(2000)}
     half = {word: own for i, (word, own) in enumerate(words.items()) if i % 2}
     names = ("x", "y", "z")
-    held = {share: set(ic.Sememes(names, words).split(share)[1].words) for share in (0.1, 0.3)}
+    held = {share: set(ic.cat.Sememes(names, words).split(share)[1].words) for share in (0.1, 0.3)}
     assert held[0.1] < held[0.3]
-    assert set(ic.Sememes(names, half).split(0.3)[1].words) == held[0.3] & set(half)
+    assert set(ic.cat.Sememes(names, half).split(0.3)[1].words) == held[0.3] & set(half)
     for share, own in held.items():
         assert abs(len(own) / 2000 - share) < 4 * (share * (1 - share) / 2000) ** 0.5
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -0.1, 1.5, float("nan")])
 def test_a_share_that_cannot_be(share: float) -> None:
-    sememes = ic.Sememes(("x",), {"a": (0,), "b": (0,)})
+    sememes = ic.cat.Sememes(("x",), {"a": (0,), "b": (0,)})
     with pytest.raises(OptionError, match=f"share={share!r}: expected a number between 0 and 1"):
         sememes.split(share)

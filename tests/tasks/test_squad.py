@@ -13,7 +13,7 @@ import pytest
 
 import interp_compose as ic
 from interp_compose.errors import DataFormatError, InputError, MissingDataError, OptionError
-from interp_compose.tasks.squad import FILES
+from interp_compose.papers.cat.tasks.squad import FILES
 
 CONTEXT = "Denver won the game. Carolina lost it in Santa Clara."
 ADDED = f"{CONTEXT} Boston won the prize."
@@ -53,10 +53,10 @@ def folder(path: Path, **changed: Any) -> Path:
 
 
 def test_the_files_of_squad(tmp_path: Path) -> None:
-    task = ic.load_squad(folder(tmp_path))
+    task = ic.cat.load_squad(folder(tmp_path))
     assert [one.id for one in task.split("train")] == ["t0", "t1", "t2"]
     answers = ((0, "Denver"), (0, "Denver won"))
-    assert task.split("test") == (ic.Question("q0", "Who won q0?", CONTEXT, answers),)
+    assert task.split("test") == (ic.cat.Question("q0", "Who won q0?", CONTEXT, answers),)
     originals = [one.original for one in task.split("addsent")]
     assert originals == ["q0", "q0", "q0", "q1"]
     assert task.split("addsent")[1].context == ADDED
@@ -127,24 +127,24 @@ def test_garbled_files_are_named(tmp_path: Path, change: Change, said: str) -> N
     articles[1]["title"] = "Bowl"
     change(articles[1])
     with pytest.raises(DataFormatError, match=said):
-        ic.load_squad(folder(tmp_path, train={"data": articles}))
+        ic.cat.load_squad(folder(tmp_path, train={"data": articles}))
 
 
 def test_files_that_are_not_there_or_something_else(tmp_path: Path) -> None:
     with pytest.raises(MissingDataError, match="train-v1.1.json: get train-v1.1.json and dev"):
-        ic.load_squad(tmp_path)
+        ic.cat.load_squad(tmp_path)
     path = folder(tmp_path, test={"data": []})
     with pytest.raises(InputError, match="the test split of 'squad' is empty"):
-        ic.load_squad(path)
+        ic.cat.load_squad(path)
     (path / FILES["test"]).write_text('{"data": [', encoding="utf-8")
     with pytest.raises(DataFormatError, match="dev-v1.1.json is not JSON"):
-        ic.load_squad(path)
+        ic.cat.load_squad(path)
     (path / FILES["test"]).write_text("[]", encoding="utf-8")
     with pytest.raises(DataFormatError, match=r"dev-v1.1.json is \[\]; expected an object with da"):
-        ic.load_squad(path)
+        ic.cat.load_squad(path)
 
 
-GOOD = ic.Question("q", "Who?", CONTEXT, ((0, "Denver"),))
+GOOD = ic.cat.Question("q", "Who?", CONTEXT, ((0, "Denver"),))
 
 
 @pytest.mark.parametrize(
@@ -160,9 +160,9 @@ GOOD = ic.Question("q", "Who?", CONTEXT, ((0, "Denver"),))
 )
 def test_what_no_task_can_be(splits: Any, error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
-        ic.SpanTask("own", {"train": (GOOD,), "test": (GOOD,)} | splits)
+        ic.cat.SpanTask("own", {"train": (GOOD,), "test": (GOOD,)} | splits)
     with pytest.raises(OptionError, match="split 'ood' is unknown"):
-        ic.SpanTask("own", {"train": (GOOD,), "test": (GOOD,)}).split("ood")
+        ic.cat.SpanTask("own", {"train": (GOOD,), "test": (GOOD,)}).split("ood")
 
 
 # ---- through datasets ---------------------------------------------------------------------------
@@ -211,18 +211,18 @@ def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_same_through_datasets(tmp_path: Path) -> None:
     through_datasets(tmp_path / "squad", tmp_path / "adversarial")
     here = str(tmp_path / "squad")
-    found = ic.squad_from_hub(here, adversarial=str(tmp_path / "adversarial"))
-    assert found.splits == ic.load_squad(folder(tmp_path / "files")).splits
-    assert set(ic.squad_from_hub(here, adversarial=None).splits) == {"train", "test"}
+    found = ic.cat.squad_from_hub(here, adversarial=str(tmp_path / "adversarial"))
+    assert found.splits == ic.cat.load_squad(folder(tmp_path / "files")).splits
+    assert set(ic.cat.squad_from_hub(here, adversarial=None).splits) == {"train", "test"}
     with pytest.raises(MissingDataError, match="'validation' of .*none' cannot be loaded"):
-        ic.squad_from_hub(here, adversarial=str(tmp_path / "none"))
+        ic.cat.squad_from_hub(here, adversarial=str(tmp_path / "none"))
     broken = [{**one, "answers": {"text": ["Denver"], "answer_start": [1]}} for one in rows("test")]
     jsonl(tmp_path / "squad" / "validation.jsonl", broken)
     said = r"row 0 of split 'validation' of .*squad \('q0'\) has the answer 'Denver' with answer_st"
     with pytest.raises(DataFormatError, match=said):
-        ic.squad_from_hub(here, adversarial=None)
+        ic.cat.squad_from_hub(here, adversarial=None)
     fewer = [{name: one[name] for name in ("id", "question", "context")} for one in rows("test")]
     jsonl(tmp_path / "squad" / "train.jsonl", fewer)
     jsonl(tmp_path / "squad" / "validation.jsonl", fewer)
     with pytest.raises(DataFormatError, match="of .*squad has no column 'answers'; it has id, que"):
-        ic.squad_from_hub(here, adversarial=None)
+        ic.cat.squad_from_hub(here, adversarial=None)

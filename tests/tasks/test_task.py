@@ -14,21 +14,20 @@ import pytest
 import interp_compose as ic
 from interp_compose.errors import AnswerError, MissingDataError, OptionError
 from interp_compose.models.load import load_model
-from interp_compose.models.seq2seq import Seq2SeqConfig
-from interp_compose.models.small_seq2seq import small_seq2seq
+from interp_compose.papers.lrf.models.seq2seq import Seq2SeqConfig
+from interp_compose.papers.lrf.models.small_seq2seq import small_seq2seq
+from interp_compose.papers.shared.text.vocabulary import Vocabulary
 from interp_compose.tasks.load import (
-    PAIR_TASK_NAMES,
-    TASK_NAMES,
     HasTokenizer,
     load_pairs,
     load_task,
 )
 from interp_compose.tasks.pairs import Pair
 from interp_compose.tasks.prompts import PAPER_MODELS, TEMPLATES, prompt_for
+from interp_compose.tasks.table import names_of
 from interp_compose.tasks.task import Task, shuffled
 from interp_compose.tasks.transplants import load_transplants
 from interp_compose.text.answers import fitting, keep_fitting, require_fitting
-from interp_compose.text.vocabulary import Vocabulary
 from interp_compose.types import Example
 from tests.tasks import test_bird, test_paws
 from tests.tasks.conftest import byte_tokenizer
@@ -107,8 +106,8 @@ def test_pairs_are_sent_to_their_own_door(name: str, crude: Any) -> None:
 def test_pair_tasks_by_name(tmp_path: Path) -> None:
     test_bird.folder(tmp_path, test_bird.row("water body", "body water"))
     test_paws.folder(tmp_path, "1\ta\tb\t1\n")
-    assert PAIR_TASK_NAMES == ("bird", "paws-qqp")
-    tasks = {name: load_pairs(name, data_dir=tmp_path) for name in PAIR_TASK_NAMES}
+    assert names_of("pairs") == ("bird", "paws-qqp")
+    tasks = {name: load_pairs(name, data_dir=tmp_path) for name in names_of("pairs")}
     assert [task.name for task in tasks.values()] == ["bird (altered)", "paws-qqp"]
     assert tasks["bird"].test == (Pair("water body", "body water", 0.5),)
     assert tasks["paws-qqp"].test == (Pair("a", "b", label=1),)
@@ -222,7 +221,7 @@ def test_the_front_door_imports_nothing_heavy() -> None:
 
 
 def test_the_names_are_those_of_the_documentation() -> None:
-    assert TASK_NAMES == ("idm", "sst", "mini-idm", "mini-sst")
+    assert names_of("prompts") == ("idm", "sst", "mini-idm", "mini-sst")
 
 
 @pytest.mark.parametrize("name", ["mini-idm", "mini-sst"])

@@ -13,16 +13,16 @@ import pytest
 
 import interp_compose as ic
 from interp_compose.errors import AnswerError, DataFormatError, InputError, OptionError
-from interp_compose.models.decoder import DecoderConfig
 from interp_compose.models.load import load_model
-from interp_compose.models.small_decoder import SmallDecoderModel
-from interp_compose.studies.core.grammar import SCAN_ACTIONS, SCAN_KINDS
-from interp_compose.tasks.anchor_transplants import anchor_transplants
+from interp_compose.papers.complexity.models.small_decoder import SmallDecoderModel
+from interp_compose.papers.complexity.tasks.anchor_transplants import anchor_transplants
+from interp_compose.papers.lrf.grammar import SCAN_ACTIONS, SCAN_KINDS
+from interp_compose.papers.lrf.tasks.scan_transplants import scan_transplants
+from interp_compose.papers.shared.models.decoder import DecoderConfig
+from interp_compose.papers.shared.text.vocabulary import Vocabulary
 from interp_compose.tasks.mini.idm import definitions, splits
 from interp_compose.tasks.mini.transplants import exchanges, head_place
-from interp_compose.tasks.scan_transplants import scan_transplants
 from interp_compose.tasks.transplants import TransplantPair, load_transplants, read_transplants
-from interp_compose.text.vocabulary import Vocabulary
 from tests.tasks.test_scan import meaning
 
 
@@ -84,10 +84,10 @@ def test_names_and_models_are_refused(model: Any) -> None:
         OptionError, match="pairs 'idm' are unknown; choose one of mini-idm, anchors"
     ):
         load_transplants("idm", model)
-    without: Any = ic.small_decoder(init_rate=0.5, seed=0)
+    without: Any = ic.complexity.small_decoder(init_rate=0.5, seed=0)
     with pytest.raises(OptionError, match="has no tokenizer, which the pairs 'mini-idm' need"):
         load_transplants("mini-idm", without)
-    without.tokenizer = ic.anchor_tokenizer(ic.AnchorTask())
+    without.tokenizer = ic.complexity.anchor_tokenizer(ic.complexity.AnchorTask())
     with pytest.raises(AnswerError, match="the answers of not one of 1246 pairs are single"):
         load_transplants("mini-idm", without)
 
@@ -109,11 +109,11 @@ def test_rows_of_a_file(tmp_path: Path, model: Any) -> None:
 
 
 def test_anchor_pairs_by_the_operations_of_eq_2() -> None:
-    task = ic.AnchorTask()
+    task = ic.complexity.AnchorTask()
     shifts = {"a": 5, "b": 1, "c": -2, "d": -8}
     pairs = anchor_transplants(task, task.sample("id", 300, seed=1), seed=2)
     assert len(pairs) > 200
-    tokens = ic.anchor_tokenizer(task)
+    tokens = ic.complexity.anchor_tokenizer(task)
     for pair in pairs:
         source, target = pair.source.split(), pair.target.split()
         at = next(i for i, word in enumerate(target) if word in shifts)
@@ -164,7 +164,7 @@ def test_a_phrase_of_scan_is_exchanged() -> None:
 def test_pairs_of_scan_are_measured_on_a_decoder_of_its_words() -> None:
     words = Vocabulary((*SCAN_KINDS, *SCAN_ACTIONS))
     config = DecoderConfig(d_vocab=len(words), n_ctx=60, n_layers=1, d_model=8, n_heads=2)
-    lens = ic.small_decoder(config, init_rate=0.3, seed=0).lens
+    lens = ic.complexity.small_decoder(config, init_rate=0.3, seed=0).lens
     decoder = SmallDecoderModel(lens, name="scan", words=words)
     pairs = load_transplants("scan", decoder, seed=1)
     found = ic.transplant(decoder, pairs[:60], pooling="mean", progress=False)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from interp_compose.errors import OptionError
-from interp_compose.text.bpe import END, LEAST, BpeTokenizer
+from interp_compose.papers.complexity.text.bpe import END, LEAST, BpeTokenizer
 
 TEXTS = ["low low low lower", "newest newest widest", "lower newest\nwidest éé"]
 TOKENIZER = BpeTokenizer.trained(TEXTS * 2, LEAST + 8)

@@ -13,10 +13,10 @@ import spacy
 from hypothesis import given, strategies as st
 
 from interp_compose.errors import CapabilityError, InputError, InterventionError
+from interp_compose.papers.carma.synonyms.replace import Replaced, replace_synonyms
+from interp_compose.papers.carma.synonyms.sources import Candidate, ThesaurusSource
 from interp_compose.tasks.mini.idm import splits
 from interp_compose.tasks.mini.world import reserve_words
-from interp_compose.text.synonyms.replace import Replaced, replace_synonyms
-from interp_compose.text.synonyms.sources import Candidate, ThesaurusSource
 from interp_compose.types import Example
 
 CALLED = '{} is called a "'

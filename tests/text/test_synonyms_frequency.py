@@ -9,7 +9,7 @@ import pytest
 import spacy
 
 from interp_compose.errors import DataFormatError, InputError, MissingDataError
-from interp_compose.text.synonyms.frequency import (
+from interp_compose.papers.carma.synonyms.frequency import (
     WordFrequency,
     counted_frequency,
     read_frequency,

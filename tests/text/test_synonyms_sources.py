@@ -20,10 +20,9 @@ from interp_compose.errors import (
     MissingDataError,
     MissingPackageError,
 )
-from interp_compose.tasks.wordnet import wordnet_reader
-from interp_compose.text.synonyms import sources as sentiment_words
-from interp_compose.text.synonyms.frequency import WordFrequency
-from interp_compose.text.synonyms.sources import (
+from interp_compose.papers.carma.synonyms import sources as sentiment_words
+from interp_compose.papers.carma.synonyms.frequency import WordFrequency
+from interp_compose.papers.carma.synonyms.sources import (
     SynonymSource,
     ThesaurusSource,
     is_content_word,
@@ -32,8 +31,9 @@ from interp_compose.text.synonyms.sources import (
     same_sentiment,
     score,
 )
-from interp_compose.text.synonyms.vectors import VectorSource
-from interp_compose.text.synonyms.wordnet import WordNetSource, wordnet_frequency
+from interp_compose.papers.carma.synonyms.vectors import VectorSource
+from interp_compose.papers.carma.synonyms.wordnet import WordNetSource, wordnet_frequency
+from interp_compose.tasks.wordnet import wordnet_reader
 from tests.tasks.conftest import data_dir
 from tests.text.test_synonyms_vectors import toy_pipeline, words
 

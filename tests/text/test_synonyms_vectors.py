@@ -13,9 +13,9 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 from interp_compose.errors import CapabilityError, InputError
-from interp_compose.text.synonyms.frequency import WordFrequency
-from interp_compose.text.synonyms.sources import SynonymSource
-from interp_compose.text.synonyms.vectors import VectorSource, load_vectors
+from interp_compose.papers.carma.synonyms.frequency import WordFrequency
+from interp_compose.papers.carma.synonyms.sources import SynonymSource
+from interp_compose.papers.carma.synonyms.vectors import VectorSource, load_vectors
 
 
 def words(source: SynonymSource, word: str, pos: str | None = None) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from interp_compose.errors import InputError
-from interp_compose.text.vocabulary import Vocabulary
+from interp_compose.papers.shared.text.vocabulary import Vocabulary
 
 
 def test_ids_of_sorted_words_after_the_specials() -> None:

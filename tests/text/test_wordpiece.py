@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
 from interp_compose.errors import OptionError
-from interp_compose.text.wordpiece import (
+from interp_compose.papers.cat.text.wordpiece import (
     CLS,
     MASK,
     MOST,

@@ -15,8 +15,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose.errors import NonFiniteError, OptionError
-from interp_compose.stats.classified import classified
-from interp_compose.training.classifier import (
+from interp_compose.papers.cat.stats.classified import classified
+from interp_compose.papers.cat.training.classifier import (
     Classification,
     ClassifierHead,
     Targets,

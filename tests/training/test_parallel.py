@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from interp_compose.errors import InputError, OptionError
-from interp_compose.models.decoder import DecoderConfig, Norm, SmallDecoder
-from interp_compose.models.init import init_weights
+from interp_compose.papers.complexity.models.init import init_weights
+from interp_compose.papers.shared.models.decoder import DecoderConfig, Norm, SmallDecoder
+from interp_compose.papers.shared.training.parallel import NextOfSequence, ParallelTrainer
 from interp_compose.training.config import TrainConfig
-from interp_compose.training.parallel import NextOfSequence, ParallelTrainer
 
 STEPS = 50
 CONFIG = TrainConfig(lr=3e-3, batch_size=8, max_steps=STEPS, clip=0.5)

@@ -12,12 +12,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from interp_compose.papers.shared.training.parallel import NextOfSequence, ParallelTrainer
 from interp_compose.runs.checkpoint import CheckpointFolder
 from interp_compose.runs.workers import PROGRESS
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.loop import run_training
 from interp_compose.training.order import BatchOrder
-from interp_compose.training.parallel import NextOfSequence, ParallelTrainer
 from tests.training.test_parallel import models
 
 PARTS = (slice(0, 3), slice(3, 6), slice(6, 9), slice(9, 11))  # steps between two evaluations

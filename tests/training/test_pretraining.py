@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from interp_compose.errors import NonFiniteError, OptionError
-from interp_compose.models.bert import BlockOutput, EncoderConfig, SmallEncoder
-from interp_compose.text.wordpiece import WordPieces
-from interp_compose.training import pretraining
-from interp_compose.training.pretraining import (
+from interp_compose.papers.cat.models.bert import BlockOutput, EncoderConfig, SmallEncoder
+from interp_compose.papers.cat.text.wordpiece import WordPieces
+from interp_compose.papers.cat.training import pretraining
+from interp_compose.papers.cat.training.pretraining import (
     TERMS,
     CatWeights,
     Pretraining,
@@ -32,7 +32,7 @@ from interp_compose.training.pretraining import (
     task_losses,
     word_shares,
 )
-from interp_compose.training.sentences import Lexicon, MaskedBatch, Passages, Sentences
+from interp_compose.papers.cat.training.sentences import Lexicon, MaskedBatch, Passages, Sentences
 
 BERT = EncoderConfig(
     d_vocab=31, n_ctx=18, n_layers=2, d_model=12, n_heads=3, d_mlp=17, n_codes=13, n_last_codes=19

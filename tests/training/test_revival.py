@@ -12,14 +12,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from interp_compose.models.bert import EncoderConfig, SmallEncoder
-from interp_compose.models.composition import Composition
+from interp_compose.papers.cat.models.bert import EncoderConfig, SmallEncoder
+from interp_compose.papers.cat.models.composition import Composition
+from interp_compose.papers.cat.training.pretraining import Pretraining, measured
+from interp_compose.papers.cat.training.revival import Revival, RevivingTrainer, restarted
+from interp_compose.papers.cat.training.sentences import Lexicon, MaskedBatch
 from interp_compose.runs.checkpoint import Checkpoint
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.loop import Trainer, _seeded
-from interp_compose.training.pretraining import Pretraining, measured
-from interp_compose.training.revival import Revival, RevivingTrainer, restarted
-from interp_compose.training.sentences import Lexicon, MaskedBatch
 from tests.training.test_pretraining import CAT, N_SEMEMES, WORDS, objective_of, random
 
 CONFIG = TrainConfig(

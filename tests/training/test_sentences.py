@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 from interp_compose.errors import InputError
-from interp_compose.text.wordpiece import CLS, MASK, PAD, SEP, SPECIALS, WordPieces
-from interp_compose.training import sentences
-from interp_compose.training.sentences import (
+from interp_compose.papers.cat.text.wordpiece import CLS, MASK, PAD, SEP, SPECIALS, WordPieces
+from interp_compose.papers.cat.training import sentences
+from interp_compose.papers.cat.training.sentences import (
     Lexicon,
     MaskedBatch,
     Passages,

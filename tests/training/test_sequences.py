@@ -10,22 +10,23 @@ import numpy as np
 import pytest
 import torch
 
-from interp_compose.models.decoder import DecoderConfig, SmallDecoder
-from interp_compose.models.init import init_weights, init_xavier
-from interp_compose.models.seq2seq import Seq2SeqConfig, SmallSeq2Seq
-from interp_compose.runs.checkpoint import checkpoints_together
-from interp_compose.text.vocabulary import BOS, EOS
-from interp_compose.training.config import TrainConfig
-from interp_compose.training.history import Recorder
-from interp_compose.training.loop import Trainer, run_training
-from interp_compose.training.processes import Processes
-from interp_compose.training.sequences import (
+from interp_compose.papers.complexity.models.init import init_weights
+from interp_compose.papers.lrf.models.init import init_xavier
+from interp_compose.papers.lrf.models.seq2seq import Seq2SeqConfig, SmallSeq2Seq
+from interp_compose.papers.shared.models.decoder import DecoderConfig, SmallDecoder
+from interp_compose.papers.shared.text.vocabulary import BOS, EOS
+from interp_compose.papers.shared.training.sequence_objective import (
     ContinuedBatch,
     EncodedPair,
     SequenceBatch,
     TargetSequence,
     exact_match,
 )
+from interp_compose.runs.checkpoint import checkpoints_together
+from interp_compose.training.config import TrainConfig
+from interp_compose.training.history import Recorder
+from interp_compose.training.loop import Trainer, run_training
+from interp_compose.training.processes import Processes
 
 
 def pair(source: list[int], target: list[int]) -> EncodedPair:

@@ -13,15 +13,15 @@ import torch
 
 import interp_compose as ic
 from interp_compose.errors import NonFiniteError
-from interp_compose.models.decoder import DecoderConfig, SmallDecoder
-from interp_compose.models.init import init_weights
-from interp_compose.studies.core import together
-from interp_compose.studies.core.sequence_data import SequenceData
-from interp_compose.text.vocabulary import BOS
+from interp_compose.papers.complexity.grid import together
+from interp_compose.papers.complexity.models.init import init_weights
+from interp_compose.papers.shared.grid.sequence_data import SequenceData
+from interp_compose.papers.shared.models.decoder import DecoderConfig, SmallDecoder
+from interp_compose.papers.shared.text.vocabulary import BOS
+from interp_compose.papers.shared.training.sequence_objective import ContinuedBatch, TargetSequence
+from interp_compose.papers.shared.training.side_by_side import SideBySide, SideBySideTrainer
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.loop import Trainer, run_training
-from interp_compose.training.sequences import ContinuedBatch, TargetSequence
-from interp_compose.training.side_by_side import SideBySide, SideBySideTrainer
 from tests.studies.test_generalise import toy
 from tests.studies.test_task_phases import DECAYS, RATES, TINY
 from tests.studies.test_text_phases import DOCUMENTS
@@ -99,7 +99,9 @@ def test_only_the_run_that_diverges_fails(as_if_on_a_gpu: None, tmp_path: Path) 
     fast = replace(TINY, lr=1.0, schedule="constant", warmup_steps=0)
     for _ in range(2):
         with pytest.raises(NonFiniteError, match="1 of 3 runs failed.*the (loss|gradient) is"):
-            ic.task_phases(toy(), [0.3], [0.0, 0.1, 1e30], tmp_path / "out", run=fast, **given)
+            ic.complexity.task_phases(
+                toy(), [0.3], [0.0, 0.1, 1e30], tmp_path / "out", run=fast, **given
+            )
         states = ic.sweep_status(tmp_path / "out").set_index("weight_decay")["state"]
         assert states.to_dict() == {0.0: "done", 0.1: "done", 1e30: "failed"}
 
@@ -120,16 +122,16 @@ def as_if_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def tasks(out: Path) -> Any:
     asked: dict[str, Any] = {"sizes": [3, 7], "seeds": 1, "where": "here", "progress": False}
-    return ic.task_phases(toy(), RATES, DECAYS, out, run=TINY, **asked)
+    return ic.complexity.task_phases(toy(), RATES, DECAYS, out, run=TINY, **asked)
 
 
 def texts(out: Path) -> Any:
     (out.parent / "people.txt").write_text("\n\n".join(DOCUMENTS), encoding="utf-8")
     corpus = ic.load_text(out.parent / "people.txt", held_out=0.2)
-    run = ic.TextTraining(
+    run = ic.complexity.TextTraining(
         n_ctx=8, d_model=8, n_heads=2, d_mlp=8, max_steps=4, n_looks=2, n_curve=5, vocab_size=280
     )
-    return ic.text_phases(
+    return ic.complexity.text_phases(
         corpus, RATES, DECAYS, out, seeds=1, where="here", progress=False, run=run
     )
 

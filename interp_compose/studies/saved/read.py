@@ -37,7 +37,9 @@ def load_result(folder: str | os.PathLike[str]) -> StudyResult:
             f"{folder} holds tables that are no study's result (interp-compose compare writes "
             "such); read them with pandas, or with interp_compose.runs.result.Result.load"
         )
-    kind = getattr(import_module("interp_compose"), name, None)
+    library = import_module("interp_compose")
+    places = (library, *(getattr(library, paper) for paper in library.PAPERS))
+    kind = next((getattr(place, name) for place in places if name in place.__all__), None)
     if not isinstance(kind, type) or not issubclass(kind, StudyResult):
         raise InputError(f"{folder} holds a {name}, which no study of this version makes")
     return kind.load(folder)

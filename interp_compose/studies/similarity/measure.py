@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 from zlib import crc32
 
 import pandas as pd
@@ -29,13 +29,11 @@ from interp_compose.interventions.pooling import (
 )
 from interp_compose.interventions.pooling_sweep import protocols_of, sweep, with_controls
 from interp_compose.interventions.streams import resumed
-from interp_compose.models.bert import Output
 from interp_compose.models.embed import EmbeddingReader, check_first, embedding_reader
 from interp_compose.models.layers import resolve_layers
 from interp_compose.models.lens_model import LensModel, Streams
 from interp_compose.models.memory import chunk_tokens, fitting_batch
 from interp_compose.models.ready import check_ids, check_model, check_prompts
-from interp_compose.models.small_encoder import SmallEncoderModel
 from interp_compose.stats.agreement import rounding
 from interp_compose.studies.core.bad_examples import sound
 from interp_compose.studies.core.command import carried_out, loaded
@@ -464,13 +462,21 @@ def run(command: SimilarityCommand) -> SimilarityCurve:
     return carried_out(similarity_curve.plan(model, pairs, asked), command.output)
 
 
-def _read_at(model: LensModel, output: Output | None) -> LensModel:
+@runtime_checkable
+class HasOutputs(Protocol):
+    """An encoder whose last block has several representations."""
+
+    def with_output(self, output: Any) -> LensModel: ...
+
+
+def _read_at(model: LensModel, output: str | None) -> LensModel:
     """The model with the output that is asked for."""
     if output is None:
         return model
-    if not isinstance(model, SmallEncoderModel):
+    if not isinstance(model, HasOutputs):
         raise OptionError(
             f"output={output!r}: {model.name!r} is no encoder that composes words of codes, and "
             "has one output; leave this out"
         )
-    return model.with_output(output)
+    chosen: LensModel = model.with_output(output)
+    return chosen

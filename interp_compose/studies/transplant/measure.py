@@ -46,8 +46,7 @@ from interp_compose.studies.transplant.pairs import (
     runs_of,
 )
 from interp_compose.studies.transplant.result import PAIRS, RUNS, Transplants
-from interp_compose.tasks.anchor_text import anchor_tokenizer
-from interp_compose.tasks.anchors import AnchorTask
+from interp_compose.tasks.table import function_of, row_of
 from interp_compose.tasks.transplants import TransplantRow, check_pairs, load_transplants
 
 TARGET, COMPOSED = RUNS
@@ -265,8 +264,9 @@ def run(command: TransplantCommand) -> Transplants:
     check_limit(source.limit)
     check_pairs(source.task)
     model = loaded(command.model)
-    if source.task == "anchors" and model.tokenizer is None:
-        model.tokenizer = anchor_tokenizer(AnchorTask())
+    row = row_of("transplants", source.task)
+    if row is not None and row.tokenizer and model.tokenizer is None:
+        model.tokenizer = function_of(row.tokenizer)()
     pairs = load_transplants(
         source.task, model, seed=asked.seed, multi_token_answers=asked.multi_token_answers
     )

@@ -1,0 +1,292 @@
+"""What a comparison's numbers allow to be said, in sentences, and the table for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from interp_compose.papers.carma.differences import (
+    AVERAGE,
+    KINDS,
+    REPRESENTATIONS,
+    against_ft,
+    not_converged,
+    own_caveat,
+    percent,
+    records,
+    saturated_rates,
+    verdict,
+)
+from interp_compose.papers.carma.tables import LABELS
+from interp_compose.studies.core.result import StudyResult
+from interp_compose.studies.core.text import about, counted, decimal, interval, text_table
+
+CHANGED_ENOUGH: Final = 0.9  # of the prompts: no caution
+
+
+def cautions(comparison: StudyResult) -> list[str]:
+    """What a reader must know before believing a figure: runs unfinished, sets too easy, …"""
+    training = comparison.frames["training"]
+    found = [f"{text}." for text in not_converged(training, reasons=True).values()]
+    found += _one_token(comparison.frames["accuracy"])
+    found += [f"{text}." for text in counted_prompts(comparison, below=CHANGED_ENOUGH)]
+    found += _same_replacements(comparison.frames["replacements"])
+    easy = saturated_rates(comparison.frames["summary"])
+    if easy:
+        found.append(
+            f"ConsistSyn is saturated at {easy}: this set does not discriminate "
+            "(every version above 95 %)."
+        )
+    found += _got_worse(comparison.frames["differences"])
+    if len(set(comparison.frames["accuracy"]["seed"])) < 2:
+        found.append("One seed: nothing is said about differences; run at least 5.")
+    return found
+
+
+def counted_prompts(comparison: StudyResult, *, below: float = 1.0) -> list[str]:
+    """For each rate how many prompts ConsistSyn counts, where it is a smaller share than that."""
+    said = []
+    for rate, rows in comparison.frames["synonyms"].groupby("rate"):
+        n, n_test = (int(number) for number in rows.sort_values("n")[["n", "n_test"]].iloc[0])
+        if n < below * n_test:
+            said.append(
+                f"At {percent(rate)}, ConsistSyn counts the {n} of {n_test} prompts in which a "
+                "word was replaced (smallest over seeds)"
+            )
+    return said
+
+
+def _got_worse(differences: pd.DataFrame) -> list[str]:
+    """That plain fine-tuning ends below the model that it started from."""
+    rows = differences[(differences["first"] == "ft") & (differences["second"] == "original")]
+    return [
+        f"Plain fine-tuning ends below the original model: accuracy "
+        f"{decimal(row['mean_first'], 2)} % against {decimal(row['mean_second'], 2)} %, over "
+        f"{counted(row['n_seeds'], 'seeds')} a difference of "
+        f"{interval(*(row[end] for end in ('difference', 'ci_low', 'ci_high')))} points."
+        for row in records(rows[(rows["metric"] == "accuracy") & (rows["difference"] < 0)])
+    ]
+
+
+def _one_token(accuracy: pd.DataFrame) -> list[str]:
+    """Versions that give the same answer to everything; the original is one model, not runs."""
+    several = accuracy[accuracy["n"] > 1]
+    said = []
+    for version, rows in several.groupby("version", sort=False):
+        stuck = int((rows["n_distinct"] == 1).sum())
+        if stuck and version == "original":
+            said.append("The original answers every prompt with the same token.")
+        elif stuck:
+            runs = f"{stuck} of {len(rows)} {version} runs"
+            said.append(f"{runs} answer every prompt with the same token.")
+    return said
+
+
+def _same_replacements(replacements: pd.DataFrame) -> list[str]:
+    """Rates at which the very same words were replaced: no second observation."""
+    columns = ["seed", "example", "position", "replacement"]
+    words = {
+        rate: frozenset(rows[columns].itertuples(index=False, name=None))
+        for rate, rows in replacements.groupby("rate")
+    }
+    return [
+        f"At {percent(low)} and {percent(high)} the same words were replaced "
+        f"({len(words[low])} words, over all seeds): these texts have too few words that can be, "
+        "and the two rates are one observation."
+        for low, high in pairwise(words)
+        if words[low] == words[high]
+    ]
+
+
+TIMED: Final = 10
+"""Steps that a run needs before the time of one is told."""
+SYMBOLS: Final = {
+    "weight": "λ, weight of both terms",
+    "mi_weight": "γ, mutual information",
+    "stability_weight": "η, stability",
+    "layers": "layers of mutual information",
+    "stability_layers": "layers of stability",
+    "temperature": "τ, temperature",
+}
+
+
+def verdicts(comparison: StudyResult) -> list[tuple[str, str]]:
+    """What CARMA changes beside plain fine-tuning: (subject, sentence), the most telling first."""
+    differences = comparison.frames["differences"]
+    said = [("Accuracy", _sentence(row)) for row in records(against_ft(differences, "accuracy"))]
+    cap = against_ft(differences, "cap", AVERAGE)
+    if len(cap):
+        said.append(("CAP, mean of the protocols", _by_layer(cap)))
+    for row in records(against_ft(differences, "consist_syn")):
+        at = f"{percent(row['rate'])} replaced"
+        said.append((f"ConsistSyn, {at}", _sentence(row)))
+        said.append(
+            (f"CV of ConsistSyn, {at}", _variation(comparison.frames["summary"], row["rate"]))
+        )
+    for metric in REPRESENTATIONS:
+        part = against_ft(differences, metric)
+        if part["difference"].notna().any():
+            said.append((metric.replace("_", " ").capitalize(), _by_layer(part)))
+    if len(comparison.frames["overhead"]):
+        said.append(("Overhead", overhead_sentence(comparison)))
+    return said
+
+
+def overhead_sentence(comparison: StudyResult) -> str:
+    """Like "a step takes 1.05 times as long (1.03 … 1.08 over 5 seeds); …"; no ratio where a run
+    has fewer than :data:`TIMED` steps."""
+    overhead = comparison.frames["overhead"]
+    steps = int(comparison.frames["training"]["steps"].min())
+    if steps < TIMED:
+        return (
+            f"{steps} step{'s' if steps != 1 else ''} a run cannot time CARMA beside plain "
+            f"fine-tuning; train for {TIMED} or more"
+        )
+    step = overhead["carma_step_seconds"].median() / overhead["ft_step_seconds"].median()
+    low, high = overhead["step_ratio"].min(), overhead["step_ratio"].max()
+    whole = overhead["carma_seconds"].median() / overhead["ft_seconds"].median()
+    seeds = f"{len(overhead)} seed" + ("s" if len(overhead) > 1 else "")
+    return (
+        f"a step of CARMA takes {step:.2f} times as long as one of plain fine-tuning "
+        f"({low:.2f} … {high:.2f} over {seeds}), a whole training {whole:.2f} times"
+    )
+
+
+def dose_sentences(dose: pd.DataFrame) -> list[str]:
+    """Like "25 % replaced: 1.0 of 4.1 words a prompt (1.0 wanted, 1.9 eligible), …"."""
+    return [
+        f"{percent(row['rate'])} replaced: {row['replaced']:.2f} of {row['words']:.2f} words a "
+        f"prompt ({row['wanted']:.2f} wanted, {row['eligible']:.2f} eligible), a mean dose of "
+        f"{100 * row['dose']:.1f} %"
+        for row in records(dose)
+    ]
+
+
+def terminal_summary(comparison: StudyResult) -> str:
+    """A row per headline measure, a column per version, the paired difference and its verdict."""
+    frame, differences = comparison.frames["summary"], comparison.frames["differences"]
+    seeds = len(set(comparison.frames["accuracy"]["seed"]))
+    versions = [name for name in LABELS if name in set(frame["version"])]
+    columns = [("mean over seeds", "measure", "<26")]
+    columns += [(LABELS[name], name, ">10") for name in versions]
+    columns += [("    CARMA − FT (SE)  verdict", "difference", "")]
+    shown = []
+    ends = {
+        measure_name(row): _end(row)
+        for metric, pooling in (("accuracy", ""), ("cap", AVERAGE), ("consist_syn", ""))
+        for row in records(against_ft(differences, metric, pooling))
+    }
+    wanted = frame["pooling"].isin(["", AVERAGE])
+    wanted &= frame["metric"].isin(["accuracy", "cap", "consist_syn", "consist_syn_cv"])
+    for _, part in frame[wanted].groupby(["metric", "rate", "layer"], sort=False, dropna=False):
+        name = measure_name(records(part)[0])
+        mean = dict(zip(part["version"], part["mean"], strict=True))
+        digits = 1
+        if (part["metric"] == "consist_syn_cv").any():
+            digits = 3
+            mean["original"] = None  # one model: it varies with the replaced words alone
+        cells = {version: decimal(mean.get(version), digits) for version in versions}
+        shown.append({"measure": name, **cells, "difference": ends.get(name, "")})
+    lines = [
+        about(comparison.config, ("model", "task"), f"{seeds} seed{'s' if seeds > 1 else ''}"),
+        "",
+        *text_table(pd.DataFrame(shown), columns),
+        "",
+        *dose_sentences(comparison.frames["dose_summary"]),
+        "",
+        *(f"! {text}" for text in cautions(comparison)),
+    ]
+    if len(comparison.frames["overhead"]):
+        lines.append(overhead_sentence(comparison))
+    return "\n".join(lines).strip("\n")
+
+
+def measure_name(row: Mapping[str, Any]) -> str:
+    """Like "CAP at layer 3 (%)" or "ConsistSyn (%), 25 %"."""
+    if row["metric"] == "accuracy":
+        return "accuracy (%)"
+    if row["metric"] == "cap":
+        return f"CAP at layer {row['layer']} (%)"
+    name = "ConsistSyn (%)" if row["metric"] == "consist_syn" else "CV of ConsistSyn"
+    return f"{name}, {percent(row['rate'])}"
+
+
+def _sentence(row: Mapping[str, Any]) -> str:
+    """Verdict, interval and caveat of one row; runs unfinished are told elsewhere."""
+    said = str(row["verdict"]).replace("carma", "CARMA")
+    if row["n_seeds"] > 1:
+        ends = dict.fromkeys(_signed(row[end]) for end in ("ci_low", "ci_high"))
+        said += (
+            f"; difference {_signed(row['difference'])} points, standard error "
+            f"{decimal(row['standard_error'], 2)}, 95 % interval {' … '.join(ends)}, "
+            f"{row['n_seeds']} seeds"
+        )
+    return said + _caveat(row)
+
+
+def _caveat(row: Mapping[str, Any]) -> str:
+    own = own_caveat(row)
+    return f". {own[0].upper()}{own[1:]}" if own else ""
+
+
+def _variation(summary: pd.DataFrame, rate: float) -> str:
+    """The coefficients of variation of both; no test, but whether their intervals overlap."""
+    rows = summary[(summary["metric"] == "consist_syn_cv") & (summary["rate"] == rate)]
+    ft, carma = (rows[rows["version"] == name].iloc[0] for name in ("ft", "carma"))
+    if not np.isfinite([ft["ci_low"], ft["ci_high"], carma["ci_low"], carma["ci_high"]]).all():
+        return "undefined, or without an interval: no statement"
+    values = ", ".join(
+        f"{name} {decimal(row['mean'], 4)} "
+        f"[{decimal(row['ci_low'], 4)}, {decimal(row['ci_high'], 4)}]"
+        for name, row in (("CARMA", carma), ("FT", ft))
+    )
+    if carma["ci_high"] < ft["ci_low"] or ft["ci_high"] < carma["ci_low"]:
+        steadier = "CARMA" if carma["mean"] < ft["mean"] else "FT"
+        return f"{steadier} steadier, the 95 % intervals do not overlap: {values}"
+    return f"{KINDS['none']}, the 95 % intervals overlap: {values}"
+
+
+def _by_layer(rows: pd.DataFrame) -> str:
+    """Layers with the same verdict in one breath."""
+    rows = rows[rows["difference"].notna()]
+    kinds = [verdict(row).kind for row in records(rows)]
+    points = " points" if rows["metric"].iloc[0] == "cap" else ""
+    said = []
+    for kind, words in KINDS.items():
+        part = rows[np.array(kinds) == kind]
+        if len(part):
+            at = f"{words} at {_layers(part['layer'].astype(int).tolist())}"
+            at += " (does not survive correction, or has no spread)" if kind == "hint" else ""
+            low, high = part["difference"].min(), part["difference"].max()
+            span = " … ".join(dict.fromkeys((_signed(low), _signed(high))))
+            said.append(at + ("" if kind == "one seed" else f" (difference {span}{points})"))
+    return "; ".join(said) + _caveat(records(rows)[0])
+
+
+def _layers(layers: list[int]) -> str:
+    """Like "layers 0–3, 5"."""
+    runs: list[list[int]] = []
+    for layer in sorted(layers):
+        if runs and layer == runs[-1][-1] + 1:
+            runs[-1].append(layer)
+        else:
+            runs.append([layer])
+    parts = [str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs]
+    return f"layer{'s' if len(layers) > 1 else ''} {', '.join(parts)}"
+
+
+def _end(row: Mapping[str, Any]) -> str:
+    """The end of a line: difference, standard error, verdict."""
+    difference = decimal(row["difference"], 2, sign=True)
+    error = "" if difference == "–" else f"({decimal(row['standard_error'], 2)})"
+    said = str(row["verdict"]).replace("carma", "CARMA")
+    said = KINDS["hint"] if verdict(row).kind == "hint" else said  # the report says why
+    return f"{difference:>12} {error:<7}  {said}"
+
+
+def _signed(value: float) -> str:
+    return decimal(value, 2, sign=True)

@@ -1,0 +1,105 @@
+"""Figures of codes: sememes that they name, and whether a word has the same ones again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pandas as pd
+
+from interp_compose.papers.cat.studies.pretrain.figures import told_of_models
+from interp_compose.papers.shared.grid.figures import (
+    beside,
+    by_value,
+    n_seeds,
+    of_several,
+    unjoined,
+)
+from interp_compose.plots.chart import Chart, Panel, subtitle_of
+from interp_compose.plots.interactive import ChartFigure, draw
+from interp_compose.plots.theme import BLUE, VERMILLION, Style
+from interp_compose.studies.core.figures import lines_of
+
+SIDES = {"guiding": "words that guided training", "held_out": "words held out"}
+SOURCES: Final = {
+    "codes": "codes",
+    "commonest": "commonest sememes (control)",
+    "permuted": "permuted words (control)",
+}
+R_PRECISION: Final = (
+    "R-precision: of as many codes as the word has sememes, the share that is right"
+)
+
+LINES = (
+    ("codes, same word", "same", "codes", Style(BLUE, "circle")),
+    ("codes, other word", "other", "codes", Style(BLUE, "circle", dash="dash", filled=False)),
+    ("contextual, same word", "same", "cont", Style(VERMILLION, "square")),
+    (
+        "contextual, other word",
+        "other",
+        "cont",
+        Style(VERMILLION, "square", dash="dash", filled=False),
+    ),
+)
+
+
+def sememes_figure(summary: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
+    """R-precision of each model beside that of the baselines, a panel for each side of the
+    annotated words; bars are intervals over words."""
+    rows = summary[summary["measure"] == "r_precision"]
+    models = list(dict.fromkeys(rows["model"]))
+    rows = rows.assign(place=rows["model"].map(models.index) + beside(rows["source"]))
+    columns = ("place", "mean", "words_low", "words_high")
+    sides = rows.assign(source=rows["source"].map(SOURCES)).groupby("side", sort=False)
+    named = {SIDES[str(side)]: unjoined(by_value(own, "source")) for side, own in sides}
+    panels = [Panel(lines_of(one, *columns, interval="bars"), [], at) for at, one in named.items()]
+    return draw(
+        Chart(
+            title="Sememes named by the last block's codes",
+            subtitle=subtitle_of(
+                n_seeds(config),
+                _means(config),
+                "bars: 95 % over words",
+                R_PRECISION,
+                *told_of_models(models),
+            ),
+            x_title="",
+            y_title="sememes named right (R-precision)",
+            panels=panels,
+            categories=models,
+        )
+    )
+
+
+def consistency_figure(consistency: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
+    """Mean cosines of two occurrences of a word, and of two words, block by block, of O and of
+    h_cont; a panel for each model, bars from the smallest seed to the largest."""
+    rows = consistency[consistency["question"] == "words"]
+    panels = []
+    for model, own in rows.groupby("model", sort=False):
+        named = []
+        for label, kind, vector, style in LINES:
+            runs = own[own["vector"] == vector].groupby("layer")[kind]
+            named.append((label, style, runs.agg(["mean", "min", "max"]).reset_index()))
+        n = int(own["n"].iloc[0])
+        named = [(label, style, one.assign(n=n)) for label, style, one in named]
+        lines = lines_of(named, "layer", "mean", "min", "max", interval="bars")
+        panels.append(Panel(lines, [], title=str(model)))
+    layers = sorted(set(rows["layer"]))
+    return draw(
+        Chart(
+            title="A word in two passages, and two words",
+            subtitle=subtitle_of(
+                n_seeds(config), _means(config), *of_several(config, "bars: smallest to largest")
+            ),
+            x_title="block",
+            y_title="cosine",
+            y_is_share=False,
+            panels=panels,
+            x_ticks=[float(layer) for layer in layers],
+        )
+    )
+
+
+def _means(config: Mapping[str, Any]) -> str:
+    return " and ".join(("mean over words", *of_several(config, "seeds")))

@@ -1,0 +1,106 @@
+"""Which sememes the last block's codes stand for, held against annotations of words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from interp_compose.errors import InputError
+from interp_compose.papers.cat.studies.codes.words import Spelling, Words
+from interp_compose.papers.cat.studies.pretrain.data import (
+    SIDES,
+    PretrainingData,
+    sememes_by_tokens,
+)
+
+Own = tuple[int, ...]
+"""The sememes of a word."""
+MEASURES: Final = ("r_precision", "precision", "recall")
+PERMUTATIONS: Final = 20
+"""Of annotations over words, over which the control is averaged."""
+
+
+def annotated(
+    data: PretrainingData, words: Words, counted: Int[np.ndarray, "spelling"]
+) -> dict[str, dict[int, Own]]:
+    """The sememes of words that guided, and of those held out, by their places among those counted.
+
+    A word held out that is spelled by the same tokens as one that guided is none.
+
+    Raises:
+        InputError: there are no annotations, or none of a word that is counted.
+    """
+    if data.guiding is None or data.held_out_words is None:
+        raise InputError(
+            "no annotations of words were kept with these runs; train them with annotations "
+            "(--sememes)"
+        )
+    place = {words.spellings[one]: i for i, one in enumerate(counted)}
+    guiding, held_out = (
+        sememes_by_tokens(data.tokenizer, side) for side in (data.guiding, data.held_out_words)
+    )
+    kept: tuple[Mapping[Spelling, Own], ...] = (
+        guiding,
+        {word: own for word, own in held_out.items() if word not in guiding},
+    )
+    sides = {
+        name: dict(sorted((place[word], own) for word, own in side.items() if word in place))
+        for name, side in zip(SIDES, kept, strict=True)
+    }
+    if not any(sides.values()):
+        raise InputError(
+            f"none of {len(guiding) + len(held_out):,} annotated words occurs often enough in the "
+            "held-out passages; read more of them (n_passages), or count words that are rarer "
+            "(least)"
+        )
+    return sides
+
+
+def sememe_rows(
+    codes: Float[Tensor, "spelling code"], sides: Mapping[str, Mapping[int, Own]], k: int
+) -> Iterator[dict[str, Any]]:
+    """How many of a word's heaviest codes are among its sememes; beside what always naming the
+    commonest sememes gets, and the codes with annotations permuted over the words of a side.
+
+    A row for each ``source``, ``side`` and word (``place``): with R the number of its sememes,
+    ``r_precision`` is the share of the R heaviest codes that are among them (where precision is
+    recall), ``precision`` and ``recall`` are those of the ``k`` heaviest. Codes of weight 0 are
+    not named: what is missing is wrong. Of equal weights, and of sememes that are equally common
+    among words that guided, the first come first.
+    """
+    counts = Counter(one for own in sides["guiding"].values() for one in own)
+    commonest = sorted(counts, key=lambda one: (-counts[one], one))
+    for side, words in sides.items():
+        if not words:
+            continue
+        places, annotations = list(words), list(words.values())
+        most = max(k, *(len(own) for own in annotations))
+        ranked = [_heaviest(codes[place], most) for place in places]
+        random = np.random.default_rng(0)
+        orders = [random.permutation(len(words)) for _ in range(PERMUTATIONS)]
+        for i, (place, own) in enumerate(zip(places, annotations, strict=True)):
+            permuted = [_scores(ranked[i], annotations[order[i]], k) for order in orders]
+            found = {
+                "codes": _scores(ranked[i], own, k),
+                "commonest": _scores(commonest, own, k),
+                "permuted": tuple(np.mean(permuted, axis=0).tolist()),
+            }
+            about = {"side": side, "place": place, "n_sememes": len(own)}
+            for source, values in found.items():
+                yield {"source": source, **about, **dict(zip(MEASURES, values, strict=True))}
+
+
+def _heaviest(weights: Float[Tensor, "code"], most: int) -> list[int]:
+    order = weights.argsort(descending=True, stable=True)[:most]
+    return [int(one) for one in order if weights[one] > 0]
+
+
+def _scores(ranked: Sequence[int], own: Collection[int], k: int) -> tuple[float, float, float]:
+    """R-precision, and precision and recall at k."""
+    hits = [one in own for one in ranked]
+    return sum(hits[: len(own)]) / len(own), sum(hits[:k]) / k, sum(hits[:k]) / len(own)

@@ -1,0 +1,174 @@
+"""How encoders do on texts and pairs of them, output by output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pandas as pd
+
+from interp_compose._public import public
+from interp_compose.papers.shared.grid.shares import differences_of_readings, summary_of
+from interp_compose.studies.core.result import StudyResult
+from interp_compose.studies.core.tables import Table
+from interp_compose.studies.core.text import LIMITS, counted, listed, most_apart, spans, text_table
+
+if TYPE_CHECKING:
+    from interp_compose.plots.interactive import ChartFigure
+
+ALL: Final = "all"
+MIRROR: Final = "mirror"
+OOD: Final = "ood"
+NOTHING: Final = "nothing"
+"""What an encoder was tuned on that was not."""
+TUNED: Final = ("no", "frozen", "end-to-end")
+OUTPUTS: Final = ("cont", "comp", "mix")
+EMBEDDINGS: Final = ("cls", "mean")
+WORDS: Final = "words"
+"""The embedding of questions whose answers are spans: a vector of each word."""
+METRICS: Final = (
+    "pearson", "spearman", "auc", "accuracy", "matthews", "f1", "exact_match", "token_f1",
+)  # fmt: skip
+MEASURE: Final = ("embedding", "task", "tuned", "trained_on", "share", "subset", "metric")
+SCORES: Final = Table(
+    "scores",
+    "model str, seed int, task str, tuned str, trained_on str, share float, output str, "
+    "embedding str, subset str, metric str, value float null, "  # NaN where all vectors are one
+    "n int, n_cut int",
+    key=("model", "seed", "output", *MEASURE),
+    complete=(("model", "output", *MEASURE), ("seed",)),
+    known={
+        "tuned": TUNED,
+        "output": OUTPUTS,
+        "embedding": (*EMBEDDINGS, WORDS),
+        "metric": METRICS,
+    },
+    rules=("not (value < -1 or value > 1)", "n > 0", "0 <= n_cut <= n", "0 <= share <= 1"),
+)
+
+
+@public
+@dataclass(frozen=True, eq=False, repr=False)
+class EncoderScores(StudyResult):
+    """Pre-trained encoders on texts and pairs of them, seed by seed; made by :func:`encoders`."""
+
+    SCHEMA = (SCORES,)
+    TABLES = ("scores", "summary", "differences")
+    FIGURES = tuple(f"encoders_{metric}" for metric in METRICS)
+    RUNS = ("data/: the tasks", "runs/: what each run measured")
+
+    @classmethod
+    def from_rows(
+        cls, frames: Mapping[str, pd.DataFrame], config: Mapping[str, Any]
+    ) -> EncoderScores:
+        """A result of tables as ``EncoderScores.SCHEMA`` states them.
+
+        Raises:
+            InputError: a table or column is missing, foreign or of the wrong type; rows are
+                missing or doubled.
+        """
+        return cls._checked(frames, config)
+
+    def __post_init__(self) -> None:
+        if "scores" in self.frames and "summary" not in self.frames:
+            scores = self.frames["scores"]
+            place = ["model", "output", *MEASURE]
+            known = scores["value"].notna().groupby([scores[one] for one in place]).transform("all")
+            first = " ".join(scores[["model", "output"]].iloc[0])
+            computed = {
+                "summary": summary_of(scores[known], place, least=-1.0),
+                "differences": differences_of_readings(scores[known], first, MEASURE, ["task"]),
+            }
+            object.__setattr__(self, "frames", {**self.frames, **computed})
+        super().__post_init__()
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row per model, output, embedding, task, training, subset of its texts and metric,
+        over seeds.
+
+        Columns: model, output ("cont", "comp" or "mix": the representation that is read), embedding
+        ("cls": the first token's vector; "mean": over all tokens; "words": each word's, where
+        answers are spans), task, tuned ("no": cosines; "frozen": a classifier of the vectors;
+        "end-to-end"), trained_on (a task, or "nothing"), share (of its training texts), subset
+        ("all"; "mirror": pairs that mirror each other; "label 0", …; "ood": another distribution;
+        "addsent" and "addonesent": with adversarial sentences), metric ("pearson", "spearman",
+        "auc", "accuracy", "matthews", "f1"; of spans "exact_match", "token_f1"), mean, low and high
+        (the ends of Student's t interval at 95 %; NaN of one seed), smallest and largest seed, n
+        (texts, pairs or questions), n_seeds. A metric that does not exist for a seed, as its
+        vectors are all the same, has no row.
+        """
+        return self.frames["summary"]
+
+    @property
+    def differences(self) -> pd.DataFrame:
+        """Of two models and outputs (``reading`` and ``other``), paired by seed.
+
+        Columns: reading, other, compared ("first": with the first reading; "output": comp and mix
+        with cont of the same model; "control": with the same output of a control, that is cat with
+        cat-fixed and cat-mlp, cat-last with cat-last-fixed and cat-last-mlp), embedding, task,
+        tuned, trained_on, share, subset, metric, difference (reading − other), ci_low and ci_high
+        (95 %), p (paired t test, two-sided), p_holm (over all rows of the same task that have the
+        same ``compared``), n_seeds.
+        """
+        return self.frames["differences"]
+
+    def summary(self) -> str:
+        """A row per model, output and measure."""
+        rows = self.frame.assign(seeds=spans(self.frame["smallest"], self.frame["largest"]))
+        columns = (
+            ("task", "task", "<12"),
+            ("tuned", "tuned", "<11"),
+            ("on", "trained_on", "<12"),
+            ("share", "share", ">6.2f"),
+            ("subset", "subset", "<14"),
+            ("metric", "metric", "<10"),
+            ("embedding", "embedding", "<11"),
+            ("model", "model", "<16"),
+            ("output", "output", "<8"),
+            ("mean", "mean", ">7.3f"),
+            ("smallest to largest", "seeds", ">21"),
+            ("n", "n", ">8,"),
+        )
+        seeds = len(self.config["seeds"])
+        sample = self.config.get("sample", "")
+        lines = [f"texts and pairs of texts, {seeds} seed{'s' * (seeds > 1)}{sample}", ""]
+        order = ["task", "metric", "tuned", "trained_on", "share", "subset", "embedding"]
+        lines += text_table(rows.sort_values(order, kind="stable"), columns)
+        n_missing = int(self.frames["scores"]["value"].isna().sum())
+        if n_missing:
+            lines += ["", f"{n_missing} values do not exist: all vectors are the same"]
+        cut = int(self.frames["scores"].groupby("task")["n_cut"].max().sum())
+        if cut:
+            lines += ["", f"{cut} texts or pairs are longer than the context, and were cut"]
+        return self._told(lines)
+
+    def sentences(self) -> list[str]:
+        """The first measure of each model and output, and what differs most there."""
+        if self.frame.empty:
+            return ["No value exists: all vectors are the same.", LIMITS]
+        first = self.frame.iloc[0]
+        rows, differences = (
+            frame[(frame[[*MEASURE]] == first[[*MEASURE]]).all(axis=1)]
+            for frame in (self.frame, self.differences)
+        )
+        measures = len(self.frame[[*MEASURE]].drop_duplicates())
+        return [
+            f"Asked: how well vectors of pre-trained encoders serve {first['task']} "
+            f"({first['subset']}, {first['metric']}, {first['embedding']}, n {first['n']:,}); "
+            f"{listed(rows.assign(name=rows['model'] + ' ' + rows['output']), 'name')}.",
+            *most_apart(differences, "reading"),
+            f"That is one of {counted(measures, 'measures')}, the others are in the tables. "
+            f"{LIMITS}",
+        ]
+
+    def figures(self) -> dict[str, ChartFigure]:
+        """Each metric by model and output."""
+        from interp_compose.papers.cat.studies.encoders.figures import scores_figure
+
+        return {
+            f"encoders_{metric}": scores_figure(self.frame, metric, self.config)
+            for metric in METRICS
+            if (self.frame["metric"] == metric).any()
+        }

@@ -1,0 +1,183 @@
+"""An encoder on a labelled task: a classifier of its frozen vectors, or tuned end to end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from interp_compose.papers.cat.models.bert import Output, SmallEncoder
+from interp_compose.papers.cat.models.small_encoder import SmallEncoderModel
+from interp_compose.papers.cat.stats.classified import classified
+from interp_compose.papers.cat.studies.encoders.cosines import Row, score_row
+from interp_compose.papers.cat.studies.encoders.result import ALL, OOD
+from interp_compose.papers.cat.studies.encoders.vectors import Scaled, reader, texts_of, vectors
+from interp_compose.papers.cat.tasks.labelled import LabelledTask, LabelledText
+from interp_compose.papers.cat.training.classifier import (
+    Classification,
+    ClassifierHead,
+    Inputs,
+    Targets,
+    predictions,
+)
+from interp_compose.runs.checkpoint import checkpoints_together
+from interp_compose.training.config import TrainConfig
+from interp_compose.training.loop import Trainer, run_training
+
+Target = Float[np.ndarray, "text"]
+
+
+class TunedEncoder(nn.Module):
+    """An encoder and a classifier of the vector that is read from one of its outputs."""
+
+    def __init__(
+        self, lens: SmallEncoder, output: Output, embedding: str, head: ClassifierHead
+    ) -> None:
+        super().__init__()
+        self.lens, self.head = lens, head
+        self.output, self.reader = output, reader(embedding)
+
+    def forward(self, tokens: Tensor, mask: Tensor, segments: Tensor) -> Float[Tensor, "batch out"]:
+        hidden = self.lens(tokens, mask, segments)[-1].of(self.output)
+        out: Tensor = self.head(self.reader(hidden, mask, torch.zeros_like(mask)))
+        return out
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How a classifier is trained."""
+
+    epochs: int
+    lr: float
+    batch_size: int
+    seed: int
+
+    def config(self, *, validated: bool) -> TrainConfig:
+        """AdamW, linear decay after a warm-up of a tenth, 500 steps at most. With validation texts
+        the weights of the epoch that is best on them are kept, as in CAT (section 5.1), else the
+        last."""
+        patience = self.epochs + 2 if validated else None  # never reached: all epochs are trained
+        about = {"epochs": self.epochs, "lr": self.lr, "batch_size": self.batch_size}
+        return TrainConfig(**about, decay_vectors=False, patience=patience, seed=self.seed)  # type: ignore[arg-type]
+
+
+def target_of(items: Sequence[LabelledText]) -> Target:
+    """Classes or scores."""
+    return np.array([item.target for item in items], dtype=float)
+
+
+def nested(n: int, share: float, seed: int) -> Int[np.ndarray, "_"]:
+    """The examples of a share, one at least: of one seed, those of a smaller share are among those
+    of a larger."""
+    order = np.random.default_rng([seed, n]).permutation(n)
+    return order[: max(1, round(share * n))]
+
+
+def frozen_rows(
+    model: SmallEncoderModel,
+    task: LabelledTask,
+    outputs: Sequence[str],
+    embeddings: Sequence[str],
+    share: float,
+    tuning: Tuning,
+) -> Iterator[Row]:
+    """A classifier of the vectors of an encoder that stays as it is, for each output and embedding;
+    all are read at once."""
+    read = {
+        split: vectors(model, [item.texts for item in items], outputs, embeddings)
+        for split, items in task.splits.items()
+        if items
+    }
+    chosen = nested(len(task.split("train")), share, tuning.seed)
+    for output in outputs:
+        for embedding in embeddings:
+            own = {split: found[output, embedding] for split, (found, _) in read.items()}
+            train = own["train"][chosen]
+            inputs: dict[str, Inputs] = {
+                split: Scaled.of(train if split == "train" else values, train)
+                for split, values in own.items()
+            }
+            objective = _objective(task, inputs, chosen)
+            head = ClassifierHead(train.shape[1], objective.targets.width, seed=tuning.seed)
+            _train(head, objective, tuning, None)
+            cut = {split: found for split, (_, found) in read.items()}
+            yield from _scored(head, task, objective.targets, inputs, cut, output, embedding)
+
+
+def tuned_rows(
+    model: SmallEncoderModel,
+    task: LabelledTask,
+    output: Output,
+    embedding: str,
+    share: float,
+    tuning: Tuning,
+    folder: Path,
+) -> list[Row]:
+    """Encoder and classifier trained together; ``model`` is the tuned one afterwards."""
+    texts = {
+        split: texts_of(model, [item.texts for item in items])
+        for split, items in task.splits.items()
+        if items
+    }
+    chosen = nested(len(task.split("train")), share, tuning.seed)
+    inputs: dict[str, Inputs] = {**texts, "train": texts["train"].some(chosen)}
+    objective = _objective(task, inputs, chosen)
+    head = ClassifierHead(model.d_model, objective.targets.width, seed=tuning.seed)
+    tuned = TunedEncoder(model.lens, output, embedding, head).to(model.device)
+    _train(tuned, objective, tuning, folder)
+    cut = {split: own.cut for split, own in texts.items()}
+    return list(_scored(tuned, task, objective.targets, inputs, cut, output, embedding))
+
+
+def _objective(
+    task: LabelledTask, inputs: dict[str, Inputs], chosen: Int[np.ndarray, "_"]
+) -> Classification:
+    target = target_of(task.split("train"))[chosen]
+    validation = None
+    if task.split("validation"):
+        validation = inputs["validation"], target_of(task.split("validation"))
+    targets = Targets.of(len(task.labels), target)
+    return Classification(inputs["train"], target, targets, task.metrics[0], validation)
+
+
+def _train(
+    model: nn.Module, objective: Classification, tuning: Tuning, folder: Path | None
+) -> None:
+    """In ``folder``, from a checkpoint where there is one."""
+    config = tuning.config(validated=objective.validation is not None)
+    checkpoints = None if folder is None else checkpoints_together([folder])
+    run_training(Trainer(model, objective, config), checkpoints=checkpoints, progress=False)
+
+
+def _scored(
+    model: nn.Module,
+    task: LabelledTask,
+    targets: Targets,
+    inputs: dict[str, Inputs],
+    cut: dict[str, Bool[np.ndarray, "text"]],
+    output: str,
+    embedding: str,
+) -> Iterator[Row]:
+    """Each metric on the test split and on another distribution; of classes, the share that is
+    right of each as well."""
+    for split, name in (("test", ALL), ("ood", OOD)):
+        if split not in inputs:
+            continue
+        target = target_of(task.split(split))
+        found = predictions(model, inputs[split], targets)
+        for metric in task.metrics:
+            value = classified(metric, found, target)
+            yield score_row(output, embedding, name, metric, value, cut[split])
+        if "accuracy" not in task.metrics:
+            continue
+        for number, label in enumerate(task.labels):
+            own = target == number
+            if own.any():
+                named = f"label {label}" if split == "test" else f"{name}, label {label}"
+                right = float((found[own] == number).mean())
+                yield score_row(output, embedding, named, "accuracy", right, cut[split][own])

@@ -1,0 +1,266 @@
+"""What encoders learn in pre-training, and how they differ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pandas as pd
+
+from interp_compose._public import public
+from interp_compose.papers.shared.grid.shares import differences_of_readings, summary_of
+from interp_compose.studies.core.result import StudyResult
+from interp_compose.studies.core.tables import Table
+from interp_compose.studies.core.text import LIMITS, decimal, listed, most_apart, spans, text_table
+
+if TYPE_CHECKING:
+    from interp_compose.plots.interactive import ChartFigure
+
+EACH: Final = (("model",), ("seed",))
+RUNS: Final = Table(
+    "runs",
+    "model str, seed int, n_parameters int, steps int, step_seconds float, first_loss float, "
+    "last_loss float",
+    key=("model", "seed"),
+    complete=EACH,
+    rules=("n_parameters > 0", "steps > 0", "step_seconds > 0"),
+)
+MEASURES: Final = (
+    "masked_loss float, masked_accuracy float, n_masked int, next_accuracy float, n_pairs int"
+)
+RULES: Final = (
+    "masked_loss >= 0",
+    "0 <= masked_accuracy <= 1",
+    "n_masked > 0",
+    "0 <= next_accuracy <= 1",
+    "n_pairs >= 0",
+)
+OUTPUTS: Final = ("cont", "comp", "mix")
+ALIKE: Final = 0.98
+"""Where composed vectors of a block are alike by more, they hardly tell words apart."""
+HELD_OUT: Final = Table(
+    "held_out",
+    f"model str, seed int, output str, {MEASURES}",
+    key=("model", "seed", "output"),
+    complete=(("model", "output"), ("seed",)),
+    known={"output": OUTPUTS},
+    rules=RULES,
+)
+CURVE: Final = Table(
+    "curve",
+    f"model str, seed int, step int, output str, {MEASURES}",
+    key=("model", "seed", "step", "output"),
+    complete=(("model", "output"), ("seed",), ("step",)),
+    known={"output": OUTPUTS},
+    rules=RULES,
+)
+CODES_USED: Final = (
+    "n_codes int, codes_per_word float, without_codes float, dead_codes int, perplexity float, "
+    "alike float, revived int"
+)
+CODES_RULES: Final = (
+    "0 <= codes_per_word <= n_codes",
+    "0 <= without_codes <= 1",
+    "0 <= dead_codes <= n_codes",
+    "0 <= alike <= 1",
+    "revived >= 0",
+)
+CODES: Final = Table(
+    "codes",
+    f"model str, seed int, layer int, {CODES_USED}",
+    key=("model", "seed", "layer"),
+    complete=(("model", "layer"), ("seed",)),
+    rules=CODES_RULES,
+    may_be_empty=True,
+)
+CODES_CURVE: Final = Table(
+    "codes_curve",
+    f"model str, seed int, step int, layer int, {CODES_USED}",
+    key=("model", "seed", "step", "layer"),
+    complete=(("model", "layer"), ("seed",), ("step",)),
+    rules=CODES_RULES,
+    may_be_empty=True,
+)
+LOSSES: Final = Table(
+    "terms",
+    "model str, seed int, step int, term str, value float",
+    key=("model", "seed", "step", "term"),
+    complete=(("model", "term"), ("seed",), ("step",)),
+    rules=("value >= 0",),
+)
+SHOWN: Final = ("masked_loss", "masked_accuracy", "next_accuracy")
+
+
+@public
+@dataclass(frozen=True, eq=False, repr=False)
+class Pretrained(StudyResult):
+    """Encoders pre-trained on one text, seed by seed; made by :func:`pretrain`."""
+
+    SCHEMA = (RUNS, HELD_OUT, CURVE, LOSSES, CODES, CODES_CURVE)
+    TABLES = (
+        *("runs", "held_out", "curve", "terms", "codes", "codes_curve"),
+        *("summary", "differences"),
+    )
+    RUNS = ("runs/ (weights and history of each)",)
+    FIGURES = ("pretrain_curve", "pretrain_codes")
+
+    @classmethod
+    def from_runs(cls, tables: Mapping[str, pd.DataFrame], config: Mapping[str, Any]) -> Pretrained:
+        """A result of the tables that ``Pretrained.SCHEMA`` states.
+
+        Raises:
+            InputError: a table or column is missing, foreign or of the wrong type; rows are
+                missing or doubled; counts do not fit.
+        """
+        return cls._checked(tables, config)
+
+    def __post_init__(self) -> None:
+        if "held_out" in self.frames and "summary" not in self.frames:
+            values = _long(self.frames["held_out"])
+            place = ("model", "output", "measure")
+            losses = values[values["measure"] == "masked_loss"]
+            first = " ".join(values[["model", "output"]].iloc[0])
+            computed = {
+                "summary": summary_of(values, place, most=math.inf),
+                "differences": differences_of_readings(losses, first, ["measure"]),
+            }
+            object.__setattr__(self, "frames", {**self.frames, **computed})
+        super().__post_init__()
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row per model, output and measure of the held-out documents, over seeds.
+
+        Columns: model, output ("cont", "comp" or "mix": the representation that is read), measure
+        ("masked_loss": nats a masked token; "masked_accuracy"; "next_accuracy": whether the second
+        part follows, a half by chance), mean, low and high (the ends of Student's t interval at
+        95 %; NaN of one seed), smallest and largest seed, n (masked tokens, or pairs), n_seeds.
+        """
+        return self.frames["summary"]
+
+    @property
+    def differences(self) -> pd.DataFrame:
+        """Of two models and outputs (``reading`` and ``other``), paired by seed, in the loss of
+        masked tokens (nats).
+
+        Columns: reading, other, compared ("first": with the first reading; "output": comp and mix
+        with cont of the same model; "control": with the same output of a control, that is cat with
+        cat-fixed and cat-mlp, cat-last with cat-last-fixed and cat-last-mlp), measure, difference
+        (reading − other), ci_low and ci_high (95 %), p (paired t test, two-sided), p_holm (over all
+        rows that have the same ``compared``), n_seeds.
+        """
+        return self.frames["differences"]
+
+    @property
+    def terms(self) -> pd.DataFrame:
+        """Each term of the loss on the training batches, without its weight.
+
+        Columns: model, seed, step, term ("masked", "next", "guided", …; CAT, eqs 4–7), value (the
+        mean over the steps since the evaluation before).
+        """
+        return self.frames["terms"]
+
+    @property
+    def codes(self) -> pd.DataFrame:
+        """What each block's codes are used for, a row per run and block that composes.
+
+        Columns: model, seed, layer, n_codes, codes_per_word (with a weight that is not 0),
+        without_codes (the share of words that have none), dead_codes (that no word of the held-out
+        documents has), perplexity (exp of the entropy of the codes' frequencies: how many are used
+        evenly), alike (‖mean h_comp‖² / mean ‖h_comp‖²: 1 where all words are composed into one
+        vector), revived (how many times a code was moved to a word in training).
+        """
+        return self.frames["codes"]
+
+    def summary(self) -> str:
+        """A row per model and output, and one for each block's codes."""
+        runs = self.frames["runs"].groupby("model", sort=False)
+        size, seconds = runs["n_parameters"].first(), runs["step_seconds"].median()
+        wide = self.frame.pivot_table(
+            index=["model", "output"], columns="measure", values="mean", sort=False
+        ).reset_index()
+        losses = self.frame[self.frame["measure"] == "masked_loss"]
+        rows = wide.merge(losses[["model", "output", "smallest", "largest"]]).assign(
+            parameters=wide["model"].map(size),
+            milliseconds=1e3 * wide["model"].map(seconds),
+        )
+        for name in SHOWN[1:]:
+            rows[name] *= 100
+        rows["seeds"] = spans(rows["smallest"], rows["largest"])
+        columns = (
+            ("model", "model", "<11"),
+            ("output", "output", "<8"),
+            ("masked loss", "masked_loss", ">12.4f"),
+            ("seeds", "seeds", ">14"),
+            ("masked right, %", "masked_accuracy", ">17.2f"),
+            ("next right, %", "next_accuracy", ">15.2f"),
+            ("parameters", "parameters", ">13,"),
+            ("ms a step", "milliseconds", ">11.1f"),
+        )
+        n = int(losses["n"].iloc[0])
+        head = f"{n:,} masked tokens of held-out documents: means, smallest to largest seed"
+        return self._told([head, "", *text_table(rows, columns), *self._codes()])
+
+    def _codes(self) -> list[str]:
+        if self.codes.empty:
+            return []
+        means = self.codes.groupby(["model", "layer"], sort=False).mean(numeric_only=True)
+        lines = ["", "codes, after the last step, means over seeds:", ""]
+        for row in means.reset_index().to_dict("records"):
+            moved = f", {row['revived']:.0f} times moved to a word" if row["revived"] else ""
+            lines.append(
+                f"{row['model']:<11}layer {row['layer']:<3}"
+                f"{decimal(row['codes_per_word'], 1):>8} a word of {row['n_codes']:.0f}, "
+                f"{row['dead_codes']:.0f} used by none, perplexity "
+                f"{decimal(row['perplexity'], 1)}, {100 * row['without_codes']:.2f} % of words "
+                f"without, composed vectors alike {decimal(row['alike'], 3)}{moved}"
+            )
+        return lines
+
+    @property
+    def notes(self) -> list[str]:
+        """Runs in which nearly all words are composed into one vector."""
+        alike = self.codes[self.codes["alike"] > ALIKE]
+        runs: dict[tuple[str, int], list[int]] = {}
+        for row in alike.to_dict("records"):
+            runs.setdefault((row["model"], row["seed"]), []).append(row["layer"])
+        return super().notes + [
+            f"{model}, seed {seed}: nearly all words are composed into one vector in layer"
+            f"{'s' * (len(layers) > 1)} {', '.join(map(str, layers))} (alike by more than "
+            f"{ALIKE}), so that composed vectors hardly tell words apart"
+            for (model, seed), layers in runs.items()
+        ]
+
+    def sentences(self) -> list[str]:
+        """The loss of masked tokens of each model and output, and what differs most."""
+        rows = self.frame[self.frame["measure"] == "masked_loss"]
+        return [
+            f"Asked: how well encoders predict {int(rows['n'].iloc[0]):,} masked tokens of "
+            "held-out documents (nats a token); "
+            f"{listed(rows.assign(name=rows['model'] + ' ' + rows['output']), 'name')}.",
+            *most_apart(self.differences, "reading"),
+            f"Whether their vectors follow meaning is not asked here, but by encoders. {LIMITS}",
+        ]
+
+    def figures(self) -> dict[str, ChartFigure]:
+        """The loss of masked tokens over training, and the codes of a word."""
+        from interp_compose.papers.cat.studies.pretrain import figures
+
+        found = {"pretrain_curve": figures.loss_figure(self.frames["curve"], self.config)}
+        if len(self.frames["codes_curve"]):
+            found["pretrain_codes"] = figures.codes_figure(self.frames["codes_curve"], self.config)
+        return found
+
+
+def _long(held_out: pd.DataFrame) -> pd.DataFrame:
+    """A row of each run, output and measure."""
+    counts = {"masked_loss": "n_masked", "masked_accuracy": "n_masked", "next_accuracy": "n_pairs"}
+    return pd.concat(
+        [
+            held_out.assign(measure=name, value=held_out[name], n=held_out[of])
+            for name, of in counts.items()
+        ],
+        ignore_index=True,
+    )

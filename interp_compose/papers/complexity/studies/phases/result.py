@@ -1,0 +1,219 @@
+"""The phase diagram: every run of a grid, its history, and the phase of every cell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pandas as pd
+
+from interp_compose._public import public
+from interp_compose.errors import OptionError
+from interp_compose.papers.complexity.studies.anchors.phase import (
+    PHASES,
+    cells_of,
+    onsets_of,
+    phase_name,
+    with_phases,
+)
+from interp_compose.papers.complexity.studies.anchors.titles import diverged_runs, mean_of
+from interp_compose.studies.core.result import StudyResult
+from interp_compose.studies.core.tables import Table
+from interp_compose.studies.core.text import LIMITS, counted, over_seeds, text_table
+
+if TYPE_CHECKING:
+    from interp_compose.plots.interactive import ChartFigure
+
+PLACE: Final = "init_rate float, weight_decay float, seed int"
+KEY: Final = ("init_rate", "weight_decay", "seed")
+MEASURED: Final = (
+    "finite bool, train float, id float, ood float, commutativity float, stable_rank float null, "
+    "mean_abs_cosine float null"  # NaN where a run has diverged
+)
+RUNS: Final = Table("runs", f"{PLACE}, {MEASURED}, phase str", key=KEY)
+HISTORY: Final = Table(
+    "history",
+    f"{PLACE}, step int, train_loss float null, {MEASURED}",  # no loss before the first step
+    key=(*KEY, "step"),
+)
+CIRCUITS: Final = Table(
+    "circuits",
+    f"{PLACE}, mode str, pair_silhouette float, twin_distance float, anchor_contrast float",
+    key=(*KEY, "mode"),
+    may_be_empty=True,
+)
+COLUMNS: Final = (
+    ("weight decay", "weight_decay", ">12g"),
+    ("γ", "init_rate", ">6g"),
+    ("train", "train", ">8.3f"),
+    ("ID", "id", ">8.3f"),
+    ("OOD", "ood", ">8.3f"),
+    ("commutes", "commutativity", ">10.3f"),
+    ("stable rank", "stable_rank", ">13.2f"),
+    ("n", "n", ">4"),
+    ("", "diverged", ""),
+)
+"""Of the summary's table of cells."""
+
+
+@public
+@dataclass(frozen=True, eq=False, repr=False)
+class PhaseDiagram(StudyResult):
+    """Where transformers memorise and where they reason; made by :func:`phase_diagram`."""
+
+    SCHEMA = (RUNS, HISTORY, CIRCUITS)
+    TABLES = ("runs", "history", "circuits")
+    RUNS = ("runs/ (weights and history of each)",)
+    FIGURES = ("phase_curve", "phase_map", "phase_bubbles")
+
+    @classmethod
+    def from_rows(
+        cls,
+        runs: pd.DataFrame,
+        history: pd.DataFrame,
+        circuits: pd.DataFrame,
+        config: Mapping[str, Any],
+    ) -> PhaseDiagram:
+        """A diagram of rows as :attr:`frame`, :attr:`history` and :attr:`circuits` describe them.
+
+        Raises:
+            InputError: a column is missing, foreign or of the wrong type, or holds no number.
+        """
+        frames = {"runs": runs, "history": history, "circuits": circuits}
+        return cls._checked(frames, config)
+
+    def __post_init__(self) -> None:
+        runs = with_phases(self.frames.get("runs"))
+        object.__setattr__(self, "frames", {**self.frames, "runs": runs})
+        super().__post_init__()
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row per run, at its last step.
+
+        ================= =====================================================================
+        init_rate         γ: the deviation of a weight at the start is fan_in^-γ
+        weight_decay      decoupled, on every parameter
+        seed              of data, initialisation and order
+        finite            whether every weight is a number; else the run has diverged
+        train, id, ood    accuracy on seen pairs with training keys, seen pairs with test keys,
+                          unseen pairs
+        commutativity     share of unseen inputs whose prediction stays when their anchors change
+                          places
+        stable_rank       of W_Q of the first layer, heads merged (NaN where it diverged)
+        mean_abs_cosine   of two of its neurons
+        phase             "1", "2", "2c" (with commutativity) or "3"; "0" where the training data
+                          are not fitted (accuracy below 0.9); "" where it diverged
+        ================= =====================================================================
+        """
+        return self.frames["runs"]
+
+    @property
+    def history(self) -> pd.DataFrame:
+        """The same measures over training: a row per run and evaluation, with ``train_loss`` (nats,
+        mean over the steps since the row before; NaN before the first)."""
+        return self.frames["history"]
+
+    @property
+    def circuits(self) -> pd.DataFrame:
+        """What masks show of each run (section V): a row per run and ``mode``, "zero" after the
+        softmax as the paper does it, "exclude" before it, which hides the token. No rows of a run
+        that diverged, or that collapsed so that its output no longer depends on its attention.
+
+        ``pair_silhouette`` and ``twin_distance`` of outputs with the key masked (Fig. 4C),
+        ``anchor_contrast`` of those with the second anchor masked (Fig. 4D); see
+        :func:`.masked_outputs.circuit_numbers`.
+        """
+        return self.frames["circuits"]
+
+    @property
+    def onsets(self) -> pd.DataFrame:
+        """Which came first (a row per run): ``reasons`` is the first step at which OOD accuracy was
+        above 0.5, ``condenses`` the first at which W_Q's stable rank had made half of its way from
+        the start to the end. NaN where that never came, or where the rank fell by less than half.
+        """
+        return onsets_of(self.history)
+
+    @property
+    def cells(self) -> pd.DataFrame:
+        """One row per init rate and weight decay; see :func:`cells_of`."""
+        return cells_of(self.frame)
+
+    def plot_curve(self, weight_decay: float | None = None) -> ChartFigure:
+        """Accuracies against γ at one weight decay (Fig. 3A); by default 0.01, or the smallest.
+
+        Raises:
+            OptionError: a weight decay that is not in the grid.
+        """
+        from interp_compose.papers.complexity.studies.phases.figures import phase_curve_figure
+
+        known = sorted(self.frame["weight_decay"].unique().tolist())
+        if weight_decay is None:
+            sound = self._sound_decays or known
+            weight_decay = 0.01 if 0.01 in sound else sound[0]
+        if weight_decay not in known:
+            raise OptionError(
+                f"weight_decay={weight_decay!r} is not in the grid; it has "
+                f"{', '.join(f'{value:g}' for value in known)}"
+            )
+        return phase_curve_figure(self.cells, weight_decay=weight_decay, config=self.config)
+
+    def plot_map(self) -> ChartFigure:
+        """OOD accuracy over γ and weight decay (Fig. 3B)."""
+        from interp_compose.papers.complexity.studies.phases.figures import phase_map_figure
+
+        return phase_map_figure(self.cells, config=self.config)
+
+    def plot_bubbles(self) -> ChartFigure:
+        """Phase and stable rank over γ and weight decay (Fig. 5C)."""
+        from interp_compose.papers.complexity.studies.phases.figures import phase_bubble_figure
+
+        return phase_bubble_figure(self.cells, config=self.config)
+
+    def sentences(self) -> list[str]:
+        """How many cells are in which phase, and where unseen pairs are answered best."""
+        cells = self.cells
+        counts = cells["phase"].replace("", "diverged").value_counts().sort_index()
+        told = ", ".join(f"{n} {phase_name(str(phase))}" for phase, n in counts.items())
+        told = told.replace("phase diverged", "diverged")
+        said = [
+            "Asked: at which init rates and weight decays decoders answer pairs of anchors that "
+            f"training does not show; of {counted(len(cells), 'cells')} ({len(self.frame)} runs), "
+            f"{told}."
+        ]
+        for row in cells.nlargest(1, "ood").to_dict("records"):
+            ends = {"mean": row["ood"], "smallest": row["ood_low"], "largest": row["ood_high"]}
+            said.append(
+                "The best accuracy on unseen pairs is "
+                f"{over_seeds({**ends, 'n_seeds': row['n'] - row['diverged']})}, at γ "
+                f"{row['init_rate']:g} and weight decay {row['weight_decay']:g}."
+            )
+        return [*said, f"Each phase is that of the {mean_of(cells['n'].tolist())}. {LIMITS}"]
+
+    def figures(self) -> dict[str, ChartFigure]:
+        """Every figure, by the name its files get; no curve where every run diverged."""
+        curve = {"phase_curve": self.plot_curve()} if self._sound_decays else {}
+        return {**curve, "phase_map": self.plot_map(), "phase_bubbles": self.plot_bubbles()}
+
+    @property
+    def _sound_decays(self) -> list[float]:
+        """Weight decays at which some run did not diverge."""
+        found: list[float] = self.frame.loc[self.frame["finite"], "weight_decay"].unique().tolist()
+        return sorted(found)
+
+    def summary(self) -> str:
+        """Phases as aligned text, a row per weight decay; then accuracies, a row per cell."""
+        cells = self.cells
+        rates = sorted(cells["init_rate"].unique().tolist())
+        lines = [f"phase by weight decay and init rate γ ({mean_of(cells['n'].tolist())})", ""]
+        lines.append(f"{'':>8}" + "".join(f"{rate:>6g}" for rate in rates))
+        for decay in sorted(cells["weight_decay"].unique().tolist(), reverse=True):
+            own = cells[cells["weight_decay"] == decay].set_index("init_rate")
+            named = own["phase"] + own["doubt"]
+            told = "".join(f"{named.get(rate, '') or '-':>6}" for rate in rates)
+            lines.append(f"{decay:>8g}{told}")
+        lines += ["", *(f"{phase:>4}  {what}" for phase, what in PHASES.items())]
+        if cells["doubt"].any():
+            lines.append(f"{'?':>4}  not of every seed by itself; ??: of fewer than half")
+        return self._told([*lines, "", *text_table(diverged_runs(cells), COLUMNS)])

@@ -1,0 +1,216 @@
+"""What decoders get right of a task, by init rate, weight decay and size of the training set."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pandas as pd
+
+from interp_compose._public import public
+from interp_compose.errors import OptionError
+from interp_compose.papers.complexity.grid.settings import (
+    EACH,
+    KEY,
+    PLACE,
+    RUNS,
+    SETTING,
+    WITH_STEPS,
+    with_settings,
+)
+from interp_compose.papers.shared.grid.shares import ALL, differences_of, shares_of, summary_of
+from interp_compose.studies.core.result import StudyResult
+from interp_compose.studies.core.tables import Table
+from interp_compose.studies.core.text import (
+    LIMITS,
+    differences_told,
+    listed,
+    most_apart,
+    spans,
+    text_table,
+)
+
+if TYPE_CHECKING:
+    from interp_compose.plots.interactive import ChartFigure
+
+ACCURACY: Final = Table(
+    "accuracy",
+    f"{PLACE}, split str, kind str, n_right int, n int",
+    key=(*KEY, "split", "kind"),
+    complete=(*EACH, ("split", "kind")),
+    rules=("0 <= n_right <= n", "n > 0"),
+)
+CURVE: Final = Table(
+    "curve",
+    f"{PLACE}, step int, split str, accuracy float, n int",
+    key=(*KEY, "step", "split"),
+    complete=(*WITH_STEPS, ("split",)),
+    rules=("0 <= accuracy <= 1", "n > 0"),
+)
+EPOCHS: Final = Table(
+    "epochs",
+    f"{PLACE}, epoch int, step int, loss float",
+    key=(*KEY, "epoch"),
+    complete=(*EACH[:2], ("size", "epoch"), ("seed",)),
+    rules=("epoch >= 1", "step >= epoch", "loss >= 0"),
+)
+FITTED: Final = 0.1
+"""Training loss (nats a token) at which data count as fitted."""
+
+
+@public
+@dataclass(frozen=True, eq=False, repr=False)
+class TaskPhases(StudyResult):
+    """Decoders on a task of sequences, over a grid of init rates and weight decays; made by
+    :func:`task_phases`."""
+
+    SCHEMA = (RUNS, ACCURACY, CURVE, EPOCHS)
+    TABLES = ("runs", "accuracy", "curve", "epochs", "summary", "differences")
+    RUNS = ("runs/ (weights and history of each)",)
+    FIGURES = (
+        "task_phases_accuracy",
+        "task_phases_curve",
+        "task_phases_map",
+        "task_phases_types",
+        "task_phases_steps",
+        "task_phases_square",
+    )
+
+    @classmethod
+    def from_runs(cls, tables: Mapping[str, pd.DataFrame], config: Mapping[str, Any]) -> TaskPhases:
+        """A result of the tables that ``TaskPhases.SCHEMA`` states.
+
+        Raises:
+            InputError: a table or column is missing, foreign or of the wrong type; rows are
+                missing or doubled; counts do not fit.
+        """
+        return cls._checked(tables, config)
+
+    def __post_init__(self) -> None:
+        if "accuracy" in self.frames and "summary" not in self.frames:
+            values = shares_of(with_settings(self.frames["accuracy"]), SETTING)
+            computed = {
+                "summary": summary_of(values, (*SETTING, "split", "kind")),
+                "differences": differences_of(values, "setting", ("size", "split", "kind")),
+            }
+            object.__setattr__(self, "frames", {**self.frames, **computed})
+        super().__post_init__()
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row per setting (init rate and weight decay), size of the training set, split and
+        kind of sequences: the share that is right, over seeds.
+
+        Columns: setting, init_rate, weight_decay, size, split, kind ("all", or a type of
+        generalisation), mean, low and high (the ends of Student's t interval at 95 %; NaN of one
+        seed), smallest and largest seed, n (sequences), n_seeds.
+        """
+        return self.frames["summary"]
+
+    @property
+    def differences(self) -> pd.DataFrame:
+        """Of each setting and the first one at the same size, paired by seed, a row for each split
+        and kind.
+
+        Columns: setting, other (the first), size, split, kind, difference (setting − other),
+        ci_low and ci_high (95 %), p (paired t test, two-sided), p_holm (over all settings, sizes,
+        splits and kinds of a family; "all" is a family, the kinds are another), n_seeds.
+        """
+        return self.frames["differences"]
+
+    def epochs_to_fit(self, loss: float = FITTED) -> pd.DataFrame:
+        """How many epochs each run needs until its training loss is as low (complexity control,
+        Fig. 7E: convergence).
+
+        Args:
+            loss: nats a token, mean over the steps of an epoch.
+
+        Returns:
+            One row per run. Columns: setting, init_rate, weight_decay, size, seed, epochs: the
+            first epoch whose loss is ``loss`` or lower, steps: the steps until its end; NaN where
+            no epoch's is.
+
+        Raises:
+            OptionError: a loss that is not a positive number.
+        """
+        if not 0 < loss < math.inf:
+            raise OptionError(f"loss={loss!r}: expected a positive number of nats")
+        epochs = with_settings(self.frames["epochs"])
+        fits = epochs[epochs["loss"] <= loss]
+        run = ["setting", *KEY]
+        first = fits.groupby(run, as_index=False, dropna=False)[["epoch", "step"]].min()
+        found = epochs[run].drop_duplicates().merge(first, on=run, how="left")
+        return found.rename(columns={"epoch": "epochs", "step": "steps"})
+
+    def summary(self) -> str:
+        """A row per setting, size and split."""
+        place = ["init_rate", "weight_decay", "size"]
+        ranks = (
+            self.frames["runs"].groupby(place, as_index=False, dropna=False)["stable_rank"].mean()
+        )
+        overall = self.frame[self.frame["kind"] == ALL].merge(ranks, on=place)
+        rows = overall.assign(
+            mean=100 * overall["mean"],
+            seeds=spans(overall["smallest"], overall["largest"], 1, scale=100.0),
+        )
+        shown = (
+            ("setting", "setting", "<20"),
+            ("size", "size", ">8"),
+            ("split", "split", ">8"),
+        )
+        columns = (
+            *shown,
+            ("right", "mean", ">8.2f"),
+            ("seeds", "seeds", ">14"),
+            ("stable rank", "stable_rank", ">13.2f"),
+            ("n", "n", ">8"),
+        )
+        head = "sequences that are right, in per cent: mean, smallest to largest seed"
+        overall = self.differences[self.differences["kind"] == ALL]
+        told = differences_told(overall, shown)
+        return self._told([head, "", *text_table(rows, columns), *told])
+
+    def sentences(self) -> list[str]:
+        """What each setting gets right of the last split with the largest training set, and what
+        differs most."""
+        split, size = self.frame["split"].iloc[-1], self.frame["size"].max()
+        rows, differences = (
+            frame[(frame["split"] == split) & (frame["kind"] == ALL) & (frame["size"] == size)]
+            for frame in (self.frame, self.differences)
+        )
+        return [
+            "Asked: whether a small initialisation, or more weight decay, makes a decoder find the "
+            f"rule; right of split {split}, after {size:,} training sequences; "
+            f"{listed(rows, 'setting', percent=True)}.",
+            *most_apart(differences, "setting", percent=True),
+            LIMITS,
+        ]
+
+    def figures(self) -> dict[str, ChartFigure]:
+        """Accuracy by size of the training set, and over training with the largest size; by init
+        rate and weight decay, where both vary; by type, where there are types; steps to fit the
+        training data, where all runs of a setting do; of addition, the square that is held out."""
+        from interp_compose.papers.complexity.studies.task_phases import figures
+        from interp_compose.papers.shared.grid.figures import about_decoders, curve_figure
+
+        curve = self.frames["curve"]
+        largest = int(curve["size"].max())
+        last = with_settings(curve[curve["size"] == largest])
+        about = (*about_decoders(self.config), f"{largest:,} training sequences")
+        found = {
+            "task_phases_accuracy": figures.accuracy_figure(self.frame, self.config),
+            "task_phases_curve": curve_figure(last, "setting", self.config, about),
+        }
+        if (grid := figures.map_figure(self.frame, self.config)) is not None:
+            found["task_phases_map"] = grid
+        types = figures.types_figure(self.frame, self.differences, self.config)
+        if types is not None:
+            found["task_phases_types"] = types
+        fits = self.epochs_to_fit()
+        if figures.fitted(fits).any():
+            found["task_phases_steps"] = figures.steps_figure(fits, self.config, FITTED)
+        if len(blocks := figures.blocks_of(self.frame)):
+            found["task_phases_square"] = figures.square_figure(blocks, self.config)
+        return found

@@ -1,0 +1,15 @@
+"""LRF: Zheng et al., Layer-Wise Representation Fusion for Compositional Generalization (AAAI 2024).
+
+What is reproduced: encoder–decoders whose layers attend to all earlier layers' outputs, beside
+controls, on SCAN, COGS, CFQ and CoGnition.
+
+Read in this order: ``models/seq2seq.py`` (``FuseAttention``, eqs. 5 to 9), ``tasks/`` (the data),
+``generalise/run.py`` (one training), ``generalise/measure.py`` (the grid), ``models/decode.py``
+(beam search), ``fusion/`` (what layers read, probes of syntax and of words).
+
+The public names are those of ``__init__.pyi``, and are imported when they are first used.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,211 @@
+"""What encoder–decoders get right of a compositional task, and how they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pandas as pd
+
+from interp_compose._public import public
+from interp_compose.papers.shared.grid.shares import ALL, differences_of, shares_of, summary_of
+from interp_compose.studies.core.result import StudyResult
+from interp_compose.studies.core.tables import Table
+from interp_compose.studies.core.text import (
+    LIMITS,
+    differences_told,
+    listed,
+    most_apart,
+    spans,
+    text_table,
+)
+
+if TYPE_CHECKING:
+    from interp_compose.plots.interactive import ChartFigure
+
+RUNS: Final = Table(
+    "runs",
+    "model str, seed int, n_parameters int, steps int, step_seconds float, first_loss float, "
+    "last_loss float",
+    key=("model", "seed"),
+    complete=(("model",), ("seed",)),
+    rules=("n_parameters > 0", "steps > 0", "step_seconds > 0"),
+)
+ACCURACY: Final = Table(
+    "accuracy",
+    "model str, seed int, split str, kind str, n_right int, n int",
+    key=("model", "seed", "split", "kind"),
+    complete=(("model",), ("seed",), ("split", "kind")),
+    rules=("0 <= n_right <= n", "n > 0"),
+)
+CURVE: Final = Table(
+    "curve",
+    "model str, seed int, step int, split str, accuracy float, n int",
+    key=("model", "seed", "step", "split"),
+    complete=(("model",), ("seed",), ("step",), ("split",)),
+    rules=("0 <= accuracy <= 1", "n > 0"),
+)
+OF_HEAD: Final = ("split", "stack", "layer", "head", "kind")
+"""Where fuse-attention is looked at, within a model."""
+HEAD_COLUMNS: Final = "split str, stack str, layer int, head int, kind str"
+READ_COLUMNS: Final = f"{HEAD_COLUMNS}, earlier int, weight float, n int"
+ENTROPY_COLUMNS: Final = f"{HEAD_COLUMNS}, entropy float, share float null, n int"
+"""``share`` is NaN where one layer is read."""
+STACKS: Final = {"stack": ("encoder", "decoder")}
+READS: Final = Table(
+    "reads",
+    f"model str, seed int, step int, {READ_COLUMNS}",
+    key=("model", "seed", "step", *OF_HEAD, "earlier"),
+    known=STACKS,
+    rules=("0 <= earlier <= layer", "n > 0"),
+    may_be_empty=True,
+)
+ENTROPIES: Final = Table(
+    "entropies",
+    f"model str, seed int, step int, {ENTROPY_COLUMNS}",
+    key=("model", "seed", "step", *OF_HEAD),
+    known=STACKS,
+    rules=("n > 0",),
+    may_be_empty=True,
+)
+
+
+@public
+@dataclass(frozen=True, eq=False, repr=False)
+class Generalisation(StudyResult):
+    """Encoder–decoders on a compositional task, seed by seed; made by :func:`generalise`."""
+
+    SCHEMA = (RUNS, ACCURACY, CURVE, READS, ENTROPIES)
+    TABLES = ("runs", "accuracy", "curve", "reads", "entropies", "summary", "differences")
+    RUNS = ("runs/ (weights and history of each)",)
+    FIGURES = (
+        "generalise_accuracy",
+        "generalise_types",
+        "generalise_curve",
+        "generalise_reads",
+        "generalise_reads_kinds",
+    )
+
+    @classmethod
+    def from_runs(
+        cls, tables: Mapping[str, pd.DataFrame], config: Mapping[str, Any]
+    ) -> Generalisation:
+        """A result of the tables that ``Generalisation.SCHEMA`` states.
+
+        Raises:
+            InputError: a table or column is missing, foreign or of the wrong type; rows are
+                missing or doubled; counts do not fit.
+        """
+        return cls._checked(tables, config)
+
+    def __post_init__(self) -> None:
+        if "accuracy" in self.frames and "summary" not in self.frames:
+            values = shares_of(self.frames["accuracy"], ("model",))
+            computed = {
+                "summary": summary_of(values, ("model", "split", "kind")),
+                "differences": differences_of(values, "model", ("split", "kind")),
+            }
+            object.__setattr__(self, "frames", {**self.frames, **computed})
+        super().__post_init__()
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The share that is right, over seeds; one row per model, split and kind of pairs.
+
+        Columns: model, split, kind ("all", or a type of generalisation), mean, low and high (the
+        ends of Student's t interval at 95 %; NaN of one seed), smallest and largest seed, n
+        (sequences), n_seeds.
+        """
+        return self.frames["summary"]
+
+    @property
+    def differences(self) -> pd.DataFrame:
+        """Of each model and the first one, paired by seed, a row for each split and kind.
+
+        Columns: model, other (the first model), split, kind, difference (model − other), ci_low
+        and ci_high (95 %), p (paired t test, two-sided), p_holm (over all models, splits and kinds
+        of a family; "all" is a family, the kinds are another), n_seeds. One seed has no interval.
+        """
+        return self.frames["differences"]
+
+    @property
+    def reads(self) -> pd.DataFrame:
+        """What fuse-attention reads, over training: one row per run, step, split, stack, layer,
+        head, kind of token and earlier layer.
+
+        ``weight`` is the mean of the pattern over the ``n`` tokens of the kind in the split's
+        sample; ``earlier`` 0 is the embeddings, ``earlier`` j what leaves layer j - 1. Empty
+        without fuse-attention. ``frames["entropies"]`` has for each head and kind the ``entropy``
+        of a token's weights, −Σ w ln w in nats, a mean over tokens, and its ``share`` of the
+        largest that there is (NaN where one layer is read).
+        """
+        return self.frames["reads"]
+
+    def summary(self) -> str:
+        """A row per model and split, and the differences to the first model."""
+        runs = self.frames["runs"].groupby("model", sort=False)
+        size, seconds = runs["n_parameters"].first(), runs["step_seconds"].median()
+        overall = self.frame[self.frame["kind"] == ALL]
+        rows = overall.assign(
+            parameters=overall["model"].map(size),
+            milliseconds=1e3 * overall["model"].map(seconds),
+            interval=spans(overall["low"], overall["high"], 1, scale=100.0),
+            seeds=spans(overall["smallest"], overall["largest"], 1, scale=100.0),
+            mean=100 * overall["mean"],
+        )
+        shown = (("model", "model", "<24"), ("split", "split", "<8"))
+        lines = [
+            "sequences that are right, in per cent: mean, 95 % interval, smallest to largest seed",
+            "",
+            *text_table(
+                rows,
+                (
+                    *shown,
+                    ("mean", "mean", ">7.2f"),
+                    ("interval", "interval", ">16"),
+                    ("seeds", "seeds", ">14"),
+                    ("n", "n", ">8"),
+                    ("parameters", "parameters", ">12,"),
+                    ("ms a step", "milliseconds", ">11.1f"),
+                ),
+            ),
+        ]
+        overall = self.differences[self.differences["kind"] == ALL]
+        return self._told([*lines, *differences_told(overall, shown)])
+
+    def sentences(self) -> list[str]:
+        """What each model gets right of the last split, and what differs most."""
+        split = self.frame["split"].iloc[-1]
+        rows, differences = (
+            frame[(frame["split"] == split) & (frame["kind"] == ALL)]
+            for frame in (self.frame, self.differences)
+        )
+        return [
+            f"Asked: what encoder–decoders get right of {int(rows['n'].iloc[0]):,} sequences that "
+            f"training does not show, split {split}; {listed(rows, 'model', percent=True)}.",
+            *most_apart(differences, "model", percent=True),
+            LIMITS,
+        ]
+
+    def figures(self) -> dict[str, ChartFigure]:
+        """Accuracy by split, by type where there are types, and over training; what fuse-attention
+        reads."""
+        from interp_compose.papers.lrf.studies.generalise import figures
+        from interp_compose.papers.shared.grid.figures import MOST_KINDS, curve_figure
+
+        found = {"generalise_accuracy": figures.accuracy_figure(self.frame, self.config)}
+        if 1 < self.frame["kind"].nunique() <= MOST_KINDS:
+            found["generalise_types"] = figures.types_figure(
+                self.frame, self.differences, self.config
+            )
+        found["generalise_curve"] = curve_figure(
+            self.frames["curve"], "model", self.config, figures.about(self.config)
+        )
+        if len(self.frames["reads"]):
+            found["generalise_reads"] = figures.reads_figure(self.frames["reads"], self.config)
+        if (self.frames["reads"]["earlier"] < self.frames["reads"]["layer"]).any():
+            found["generalise_reads_kinds"] = figures.reads_kinds_figure(
+                self.frames["reads"], self.config
+            )
+        return found

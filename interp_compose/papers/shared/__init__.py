@@ -1,0 +1,1 @@
+"""What several papers need: layers of small models, training on sequences, runs of a grid."""
