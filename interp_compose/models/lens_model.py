@@ -527,7 +527,7 @@ class LensModel(ABC):
     def generate(
         self,
         tokens: Inputs,
-        max_new_tokens: int = 10,
+        max_new_tokens: int | None = None,
         *,
         attention_mask: Int[Tensor, "batch pos"] | None = None,
         **options: Any,
@@ -542,7 +542,8 @@ class LensModel(ABC):
         Args:
             tokens: texts, or ids padded on the left; of an encoder–decoder, a source and the
                 beginning of its target.
-            max_new_tokens: for each row, unless its end comes before.
+            max_new_tokens: for each row, unless its end comes before; what a ``generation_config``
+                that is passed states, or 10.
             attention_mask: 0 at padding; texts make their own.
             options: Hugging Face's: ``do_sample``, ``num_beams``, ``temperature``, ``top_p``,
                 ``num_return_sequences``, ``stop_strings``, ``return_dict_in_generate`` …. What is
