@@ -242,7 +242,9 @@ def test_encoder_decoders_go_on_with_their_target() -> None:
         if words is None:
             rows = greedy_search(model, source, mask[:, :-1], max_length=NEW, eos=907)
             assert rows == of_target[:, 1:].tolist()
-    with pytest.raises(OptionError, match="reads the source, .*pass encoder_no_repeat_ngram_size=0"):
+    with pytest.raises(
+        OptionError, match="reads the source, .*pass encoder_no_repeat_ngram_size=0"
+    ):
         model.generate(tokens, NEW, encoder_no_repeat_ngram_size=2)
 
 

@@ -737,8 +737,22 @@ def test_what_was_compared_at_loading() -> None:
 
     assert loads(small()) == "not tried"
     assert loads(small().lens) == "not tried"
-    module = gpt2()
-    assert loads(module) == "holds"
+    assert loads(gpt2()) == "holds"
+    assert loads("mini-base") == "holds"
+
+
+def test_an_object_that_was_altered_before_it_was_wrapped() -> None:
+    for alter in (
+        each("variance_epsilon", lambda _: 0.3),
+        each("inv_freq", lambda one: one**0.5),
+        each("scaling", lambda one: 1.5 * one),
+        lambda one: setattr(one.model.layers[0].mlp, "act_fn", nn.ReLU()),
+    ):
+        module = llama()
+        alter(module)
+        (row,) = ic.audit(module, quick=True, progress=False).findings.to_dict("records")
+        assert row["check"] == LOADS
+        assert "from a new module of its config" in row["detail"]
 
 
 def each(attribute: str, change: Callable[[Any], Any]) -> Callable[[nn.Module], int]:

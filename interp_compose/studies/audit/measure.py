@@ -83,13 +83,13 @@ def _opened(
 
 
 def _compared(source: Source, model: LensModel) -> Outcome:
-    """What :func:`load_model` compared with the model's own forward pass; what came wrapped is
-    compared now."""
+    """What :func:`load_model` compared with the model's own forward pass, as it made it; an object
+    may have been altered before or since, and is compared now."""
     module = getattr(model.lens, "original_model", None)
     kind = type(module).__module__.partition(".")[0]
     if module is None or kind == "transformer_lens":
         return Outcome("not tried", "transformers has no such model")
-    if source is not model and source is not model.lens:
+    if isinstance(source, str | Path):
         return Outcome("holds", "load_model compared them")
     with random_states_kept(model.lens):
         return compared_with_new(model)
