@@ -119,7 +119,7 @@ def _multiplies(module: nn.Module) -> bool:
     forward = vars(module).get("forward", type(module).forward)
     written = str(getattr(forward, "func", forward).__module__)  # accelerate's is a partial
     setting = (type(one).__module__.startswith("torch.nn.utils") for one in _hooks(module))
-    return written.startswith(PLAIN) and not any(setting)
+    return written.startswith(PLAIN) and hasattr(module, "weight") and not any(setting)
 
 
 def _plain(module: nn.Module) -> nn.Module | None:

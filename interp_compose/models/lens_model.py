@@ -22,6 +22,7 @@ from interp_compose.errors import (
     OptionError,
     PositionError,
     PromptError,
+    shortened,
 )
 from interp_compose.models.activations import Activations, Names, captured, read_at
 from interp_compose.models.attention import (
@@ -951,19 +952,31 @@ class LensModel(ABC):
 
         Raises:
             OptionError: a name outside ``WEIGHT_NAMES``.
-            CapabilityError: this architecture has no such weight, or layers of several shapes; or
-                a module in its place is no affine map.
+            CapabilityError: this architecture, or one of its layers, has no such weight, or layers
+                of several shapes; or a module in its place is no affine map.
         """
         if name not in WEIGHT_NAMES:
             raise OptionError(f"unknown weight {name!r}: expected one of {', '.join(WEIGHT_NAMES)}")
         with acting(self.lens, self.lens, name=name):
             try:
                 weight = getattr(self.lens, name)
+                in_blocks = [
+                    layer
+                    for layer, block in enumerate(self.blocks)
+                    if any(isinstance(getattr(one, name, None), Tensor) for one in block.children())
+                ]
             except (AttributeError, NotImplementedError, ValueError, RuntimeError) as missing:
                 raise CapabilityError(
                     f"{self.architecture} offers no stacked {name!r} ({missing}); read it from "
                     "model.state_dict() by its own name."
                 ) from missing
+        lacking = [layer for layer in range(self.n_layers) if layer not in in_blocks]
+        if in_blocks and lacking:
+            raise CapabilityError(
+                f"{self.name!r} has {name!r} in layers {shortened(str(in_blocks), 150)} and not in "
+                f"{shortened(str(lacking), 150)}: a stack would number them otherwise. Read it "
+                "from model.blocks[layer], or from model.state_dict()."
+            )
         if not isinstance(weight, Tensor):
             raise CapabilityError(f"{self.architecture} has no weight {name!r}.")
         return weight

@@ -371,6 +371,9 @@ def under(change: Callable[..., Any]) -> Callable[[nn.Linear], nn.Module]:
 WRAPS: dict[str, Callable[[nn.Linear], nn.Module]] = {
     "by hand": Added,
     "by hand, on a reparametrisation": lambda one: Added(parametrizations.weight_norm(one)),
+    "one layer after another": lambda one: nn.Sequential(
+        nn.Linear(one.in_features, 7, bias=False), nn.Linear(7, one.out_features, bias=False)
+    ),
     "a class of one's own": doubled,
     "weight_norm": under(parametrizations.weight_norm),
     "weight_norm, older": under(nn.utils.weight_norm),
@@ -407,6 +410,21 @@ def test_a_weight_is_what_its_module_does(kind: str, before: bool, tmp_path: Pat
     with pytest.warns(UserWarning, match="merged into plain weights"):
         ic.save_pretrained(model, tmp_path / "saved")
     close(type(module).from_pretrained(tmp_path / "saved")(IDS).logits, model(IDS))
+
+
+@needs_tl4
+@pytest.mark.parametrize(("dense", "others"), [([0], [1, 2]), ([1, 2], [0])])
+def test_a_weight_that_some_layers_lack_is_no_stack(dense: list[int], others: list[int]) -> None:
+    module = build("Qwen3-MoE")
+    config = copy.deepcopy(module.config)
+    config.mlp_only_layers = dense
+    model = load_model(type(module)(config).eval())
+    for name in ("W_in", "W_gate", "W_out"):
+        layers = rf"'{name}' in layers {dense} and not in {others}".replace("[", r"\[")
+        with pytest.raises(CapabilityError, match=layers):
+            model.weight(name)
+        assert [one.layer for one in weight_matrices(model, (name,))] == dense
+    assert len(model.weight("W_Q")) == N_LAYERS
 
 
 @pytest.mark.parametrize("kind", [Bent, ByPosition])
