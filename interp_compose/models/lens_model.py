@@ -32,7 +32,7 @@ from interp_compose.models.attention import (
     unedited,
 )
 from interp_compose.models.capabilities import Capabilities, prove_capabilities
-from interp_compose.models.effective_weights import INSERTED, acting
+from interp_compose.models.effective_weights import INSERTED, acting, is_at, path_of, places
 from interp_compose.models.exclusive import Exclusive
 from interp_compose.models.found_hooks import found_hooks, of_the_user
 from interp_compose.models.generate import generated
@@ -148,6 +148,8 @@ class LensModel(ABC):
         self.hook_versions: dict[int, str | None] = {}
         """Of the hooks that :meth:`hooks` opened, by the identity of their handles."""
         self._built_in = self._hooks_of_the_lens()
+        norms = [part for name, part in lens.named_children() if name.endswith("ln_final")]
+        self._places = list(places(lens, [*self.blocks, *norms]))
 
     if not TYPE_CHECKING:  # a type checker refuses unknown names itself
 
@@ -563,6 +565,7 @@ class LensModel(ABC):
             PromptError: more tokens than the model reads.
         """
         ids, mask = self._checked(tokens, attention_mask)
+        self.check_in_place()
         with self._read_by_name(ids):
             return generated(self, tokens, ids, mask, max_new_tokens, options)
 
@@ -874,6 +877,7 @@ class LensModel(ABC):
     def _own_run(self) -> Iterator[None]:
         """Blocks run by this object, and not past it, for the length of a ``with`` block."""
         with self.exclusive.held(self.name):
+            self.check_in_place()
             self._running += 1
             try:
                 yield
@@ -888,6 +892,21 @@ class LensModel(ABC):
         """Refuse a run of some blocks by the user, not by a wrapper of a call."""
         if not self._calling:
             self.refuse_wrappers("a run of some of its blocks")
+
+    def check_in_place(self) -> None:
+        """Refuse a model whose wrapped module runs other layers than TransformerLens shows.
+
+        Raises:
+            CapabilityError: names the first that was moved, replaced, added or removed.
+        """
+        for holder, path, part in self._places:
+            if not is_at(holder, path, part):
+                where = ".".join([path_of(self.lens, holder), *path]).lstrip(".")
+                raise CapabilityError(
+                    f"{where} of {self.name!r} was moved, replaced, added or removed since the "
+                    "model was loaded, and hooks and weights would be of what was there. Undo it, "
+                    "or change the module first and load it again with load_model."
+                )
 
     def refuse_wrappers(self, what: str) -> None:
         """Refuse what a wrapper of :meth:`around` would not act on.
@@ -957,6 +976,7 @@ class LensModel(ABC):
         """
         if name not in WEIGHT_NAMES:
             raise OptionError(f"unknown weight {name!r}: expected one of {', '.join(WEIGHT_NAMES)}")
+        self.check_in_place()
         with acting(self.lens, self.lens, name=name):
             try:
                 weight = getattr(self.lens, name)
