@@ -126,6 +126,12 @@ def refusing(model: nn.Module) -> Iterator[None]:
         *(ValueError, KeyError, AttributeError, RuntimeError, AssertionError, TypeError),
         *(IndexError, NotImplementedError),
     ) as refusal:
+        dtype = next(iter(model.parameters())).dtype
+        if dtype.itemsize == 2 and any(w in str(refusal) for w in ("scalar type", "dtype")):
+            raise CapabilityError(
+                f"TransformerLens does not run a {type(model).__name__} in {dtype} "
+                f"({first_line(refusal)}): load it in float32 (dtype='float32', or module.float())."
+            ) from refusal
         raise CapabilityError(
             not_in_memory(model)
             or f"TransformerLens does not know how to wrap a {type(model).__name__} of this config "
@@ -146,6 +152,12 @@ def check_wrappable(model: Any) -> None:
     kind = type(model)
     if (first := next(model.parameters(), None)) is not None and first.is_meta:
         raise CapabilityError(not_in_memory(model))
+    if kind.__module__.startswith("peft.") and not hasattr(model, "merge_and_unload"):
+        raise CapabilityError(
+            f"a {kind.__name__} holds an adapter that learns a prompt or prefix, which goes before "
+            "a text and into no weight, so that nothing here could read it: pass "
+            "model.get_base_model(), which is the model without it."
+        )
     if hasattr(model, "merge_and_unload"):
         raise CapabilityError(
             f"a {kind.__name__} holds adapters around a model, and TransformerLens wraps the model "
@@ -405,7 +417,7 @@ class BridgeModel(LensModel):
             )
             mask = torch.ones((1, 2), dtype=torch.long, device=self.device)
             try:
-                with torch.no_grad():
+                with self.bare(), torch.no_grad():  # no hook of the user's acts on these tokens
                     self.lens(
                         torch.zeros_like(mask), **self._arguments(mask, positions_from_mask(mask))
                     )

@@ -62,9 +62,6 @@ def acting(lens: nn.Module, *parts: Any, name: str = "") -> Iterator[bool]:
             "the module first, and load it again with load_model."
         )
     places = list(dict.fromkeys(place for root in roots for place in wrapped(root)))
-    for one in (one for root in roots for one in root.modules()):
-        if not all(map(of_a_framework, _hooks(one))):
-            warn(f"{path_of(lens, one)} has forward hooks, and its weight is read without them")
     layers: dict[nn.Module, nn.Module | None] = {}
     for *_, module in places:
         with suppress(Exception):  # each wrapper raises its own
@@ -88,6 +85,16 @@ def acting(lens: nn.Module, *parts: Any, name: str = "") -> Iterator[bool]:
     finally:
         for holder, at, module in places:
             holder._modules[at] = module
+
+
+def tell_of_hooks(lens: nn.Module, *names: str) -> None:
+    """Warn, once, of the user's hooks where the weights ``names`` are held."""
+    roots = (root for name in names for root in holders(lens, name=name))
+    hooked = (one for root in roots for one in root.modules())
+    paths = [path_of(lens, one) for one in hooked if not all(map(of_a_framework, _hooks(one)))]
+    for path in paths[:1]:
+        more = f" (and {len(paths) - 1} more)" if paths[1:] else ""
+        warn(f"{path}{more} has forward hooks, and its weight is read without them")
 
 
 def wrapped(root: nn.Module) -> Iterator[tuple[nn.Module, str, nn.Module]]:

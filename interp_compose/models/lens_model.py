@@ -32,7 +32,14 @@ from interp_compose.models.attention import (
     unedited,
 )
 from interp_compose.models.capabilities import Capabilities, prove_capabilities
-from interp_compose.models.effective_weights import INSERTED, acting, is_at, path_of, places
+from interp_compose.models.effective_weights import (
+    INSERTED,
+    acting,
+    is_at,
+    path_of,
+    places,
+    tell_of_hooks,
+)
 from interp_compose.models.exclusive import Exclusive
 from interp_compose.models.found_hooks import found_hooks, of_the_user
 from interp_compose.models.generate import generated
@@ -977,6 +984,7 @@ class LensModel(ABC):
         if name not in WEIGHT_NAMES:
             raise OptionError(f"unknown weight {name!r}: expected one of {', '.join(WEIGHT_NAMES)}")
         self.check_in_place()
+        tell_of_hooks(self.lens, name)
         with acting(self.lens, self.lens, name=name):
             try:
                 weight = getattr(self.lens, name)

@@ -332,6 +332,12 @@ def _unreadable(name: str, folder: Path, reason: Exception, config: Any) -> Exce
             "documentation lists what was tried; most causal language models work, of the encoders "
             "BERT and RoBERTa, of encoder–decoders T5, BART, Marian and mBART."
         )
+    if "prompt learning" in first:  # peft's words
+        return CapabilityError(
+            f"{name!r} holds an adapter that learns a prompt or prefix, which goes before a text "
+            "and into no weight, so that nothing here could read it: load its base model instead "
+            "(base_model_name_or_path in adapter_config.json)."
+        )
     if folder.is_dir():
         return CorruptFileError(
             f"the folder {name!r} does not hold a model and its tokenizer in Hugging Face's "

@@ -48,9 +48,12 @@ def check_unedited(model: LensModel, why: str) -> None:
     model.check_in_place()
     if model.active_hooks:
         acting = ", ".join(model.active_hooks)
+        plain = ["hook " in one for one in model.active_hooks]  # named by module and kind
+        ends = ["end their `with` blocks"] * (not all(plain))
+        ends += ["remove plain hooks (handle.remove())"] * any(plain)
         raise InterventionError(
-            f"{model.name!r} has open interventions ({acting}), which {why}; end their `with` "
-            "blocks first."
+            f"{model.name!r} has open interventions ({acting}), which {why}; "
+            f"{' and '.join(ends)} first."
         )
 
 

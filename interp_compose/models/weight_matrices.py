@@ -23,7 +23,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp_compose.errors import CapabilityError
-from interp_compose.models.effective_weights import HOLDERS, acting, holders, wrapped
+from interp_compose.models.effective_weights import HOLDERS, acting, holders, tell_of_hooks, wrapped
 from interp_compose.models.lens_model import LensModel
 
 BY_HEAD: Final = ("W_Q", "W_K", "W_V", "W_O")
@@ -90,6 +90,7 @@ def weight_matrices(model: LensModel, names: tuple[str, ...] = MATRICES) -> Iter
             the matrices.
     """
     check_plain(model)
+    tell_of_hooks(model.lens, *{"_".join(name.split("_")[:2]): name for name in names})
     any_matrix = False
     for layer, name, stored, part in _stored(model):
         any_matrix = any_matrix or name in names

@@ -15,7 +15,13 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations, prune
 
 import interp_compose as ic
-from interp_compose.errors import CapabilityError, InputError, LayerError, OptionError
+from interp_compose.errors import (
+    CapabilityError,
+    InputError,
+    InterventionError,
+    LayerError,
+    OptionError,
+)
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.models.memory import weights_digest
@@ -470,6 +476,49 @@ def test_a_hook_beside_a_weight_is_told() -> None:
         model.weight("W_Q")
     assert calls == []
     model.weight("W_K")
+    model.lens.blocks[2].mlp.out.original_component.register_forward_hook(lambda *call: None)
+    for read in (
+        lambda: list(weight_matrices(model)),
+        lambda: ic.complexity_report(model, progress=False),
+    ):
+        with pytest.warns(UserWarning, match=r"q_proj \(and 1 more\) has forward hooks") as told:
+            read()
+        assert len(told) == 1
+
+
+def test_plain_hooks_are_to_be_removed_and_blocks_to_be_ended(tmp_path: Path) -> None:
+    model = load_model(build("Llama"))
+    block = model.hooks([(RESID_PRE[0], lambda value, hook: None)])
+    table = model.lens.embed.original_component
+    ends = pytest.raises(InterventionError, match="saved; end their `with` blocks first")
+    with block:
+        model(TOKENS)
+        with ends:
+            ic.save_pretrained(model, tmp_path / "saved")
+    table.register_forward_hook(lambda module, args, out: 2 * out)
+    with pytest.raises(InterventionError, match=r"saved; remove plain hooks \(handle.remove"):
+        ic.save_pretrained(model, tmp_path / "saved")
+
+
+@needs_tl4
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_dtype_that_transformer_lens_does_not_run_is_named(dtype: torch.dtype) -> None:
+    with pytest.raises(CapabilityError, match=f"does not run a Olmo2.* in {dtype} .*in float32"):
+        load_model(build("OLMo 2").to(dtype))
+
+
+@of_peft
+def test_an_adapter_that_learns_a_prompt_is_refused_by_name(tmp_path: Path) -> None:
+    module = build("Llama")
+    module.save_pretrained(tmp_path / "base")
+    module.name_or_path = str(tmp_path / "base")
+    for config in (peft().PromptTuningConfig, peft().PrefixTuningConfig):
+        tuned = peft().get_peft_model(module, config(task_type="CAUSAL_LM", num_virtual_tokens=3))
+        with pytest.raises(CapabilityError, match=r"learns a prompt or prefix.*get_base_model\(\)"):
+            load_model(tuned)
+        tuned.save_pretrained(tmp_path / "adapter")
+        with pytest.raises(CapabilityError, match=r"learns a prompt or prefix.*its base model"):
+            load_model(tmp_path / "adapter")
 
 
 @of_peft

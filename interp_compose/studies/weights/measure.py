@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -101,7 +102,9 @@ def measure(
 ) -> ComplexityReport:
     """:func:`complexity_report` of a checked model."""
     rows: list[dict[str, Any]] = []
-    total = sum(1 for _ in weight_matrices(model))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of hooks, of which the next reading tells
+        total = sum(1 for _ in weight_matrices(model))
     bar = tqdm(
         weight_matrices(model),
         total=total,
