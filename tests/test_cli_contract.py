@@ -18,9 +18,9 @@ from interp_compose.models.load import load_model
 from interp_compose.runs.result import Result
 from interp_compose.studies.core import command as core_command, output
 from tests import architectures
+from tests.papers.complexity.studies.test_text_phases import DOCUMENTS
 from tests.studies.conftest import TEXTS, few_outputs, splitting_tokenizer
 from tests.studies.similarity_reference import bert_tokenizer, few_samples, tsv
-from tests.studies.test_text_phases import DOCUMENTS
 from tests.studies.test_transplant import PAIRS
 
 TINY = "--d-model 16 --samples 150 --steps 6 --where here"
