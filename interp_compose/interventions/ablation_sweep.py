@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from interp_compose.interventions.mask_attention import EdgeKnockout
-from interp_compose.interventions.streams import Edit, Streams, resumed
+from interp_compose.interventions.streams import Edit, JoinedStreams, resumed
 from interp_compose.models.attention import AttentionSite
 from interp_compose.models.lens_model import LensModel
 from interp_compose.types import HookFn, Read, Side
@@ -198,7 +198,7 @@ def ablation_sweep(
     positions = token_positions[ablation.row]
     n_targets, last = len(ablation.row), model.n_layers - 1
     n_groups = 1 if reach == "until" else len(layers)
-    streams = Streams(model, mask, positions, n_groups, max_tokens)
+    streams = JoinedStreams(model, mask, positions, n_groups, max_tokens)
 
     def ablating(blocks: Sequence[int]) -> Edit:
         """Blocks with all streams ablated or, for reach ``"at"``, those that joined at the last."""

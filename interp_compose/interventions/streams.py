@@ -74,7 +74,7 @@ class Shared:
             yield rows, begin, Prefix(self.kept, self.example[rows], places[0], mask)
 
 
-class Streams:
+class JoinedStreams:
     """Residuals between two blocks: a group of equal size for each layer at which they joined.
 
     Args:
@@ -127,7 +127,9 @@ class Streams:
     def at(self, chunk: slice, rows: Int[Tensor, "stream"]) -> lens_model.Streams:
         """A chunk, and what goes with it."""
         prefix = None if self.prefix is None else self.prefix.of(rows)
-        return lens_model.Streams(self.resid[chunk], self.mask[rows], self.positions[rows], prefix)
+        return lens_model.Streams(
+            self.resid[chunk], self.mask[rows], self.positions[rows], prefix
+        )
 
     def run(self, start: int, stop: int, edit: Edit | None = None) -> None:
         """All streams through blocks ``start … stop-1``, each chunk inside ``edit``."""
@@ -203,7 +205,11 @@ def sweep_streams(
     n_rows, width = mask.shape
     everything = [(torch.arange(n_rows, device=mask.device), 0, None)]
     parts = [
-        (rows, begin, Streams(model, mask[rows, begin:], positions[rows, begin:], *counts, prefix))
+        (
+            rows,
+            begin,
+            JoinedStreams(model, mask[rows, begin:], positions[rows, begin:], *counts, prefix),
+        )
         for rows, begin, prefix in (everything if shared is None else shared.parts(width))
         for counts in [(len(layers), max_tokens)]
     ]

@@ -228,7 +228,7 @@ class PairHead(nn.Module):
         return linear(linear(cls, self.W_pool.mT, self.b_pool).tanh(), self.W.mT, self.b)
 
 
-class Table(nn.Module):
+class EmbeddingTable(nn.Module):
     """A vector for each number."""
 
     def __init__(self, weight: str, n: int, d_model: int) -> None:
@@ -249,9 +249,9 @@ class SmallEncoder(HookedRootModule):  # type: ignore[misc]
     def __init__(self, cfg: EncoderConfig) -> None:
         super().__init__()
         self.cfg = cfg
-        self.embed, self.hook_embed = Table("W_E", cfg.d_vocab, cfg.d_model), HookPoint()
-        self.pos_embed = Table("W_pos", cfg.n_ctx, cfg.d_model)
-        self.token_type_embed = Table("W_token_type", cfg.n_segments, cfg.d_model)
+        self.embed, self.hook_embed = EmbeddingTable("W_E", cfg.d_vocab, cfg.d_model), HookPoint()
+        self.pos_embed = EmbeddingTable("W_pos", cfg.n_ctx, cfg.d_model)
+        self.token_type_embed = EmbeddingTable("W_token_type", cfg.n_segments, cfg.d_model)
         self.embed_ln = LayerNorm(cfg.d_model, cfg.eps)
         self.blocks = nn.ModuleList(BertBlock(cfg, layer) for layer in range(cfg.n_layers))
         self.mlm_head, self.pair_head = MaskedHead(cfg), PairHead(cfg)

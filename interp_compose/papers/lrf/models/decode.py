@@ -82,7 +82,7 @@ def greedy_search(
         PromptError: a source longer than the model reads.
         InterventionError: an edit that needs calls of the model, and its module was given.
     """
-    asked = _Asked.of(model, source, source_mask, max_length, start, eos, cached)
+    asked = _Decoding.of(model, source, source_mask, max_length, start, eos, cached)
     device, written = source.device, []
     done = torch.zeros(len(source), dtype=torch.bool, device=device)
     rows = torch.arange(len(source), device=device)
@@ -140,7 +140,7 @@ def beam_search(
         raise OptionError(
             f"length_penalty={length_penalty}: expected a number, -{MAX_PENALTY} to {MAX_PENALTY}"
         )
-    asked = _Asked.of(model, source, source_mask, max_length, start, eos, cached)
+    asked = _Decoding.of(model, source, source_mask, max_length, start, eos, cached)
     search = _BeamSearch(source, n_beams, length_penalty, asked.eos)
     tokens = torch.full((len(source) * n_beams,), asked.start[-1], device=source.device)
     with asked.steps(n_beams) as steps:
@@ -155,7 +155,7 @@ def beam_search(
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Decoding:
     """What is to be decoded, checked."""
 
     model: SmallSeq2Seq | EncoderDecoderModel
@@ -176,7 +176,7 @@ class _Asked:
         start: Sequence[int] | None,
         eos: int | None,
         cached: bool,
-    ) -> _Asked:
+    ) -> _Decoding:
         check_call(source, mask)
         small = model if isinstance(model, SmallSeq2Seq) else getattr(model, "lens", None)
         if isinstance(model, SmallSeq2Seq):

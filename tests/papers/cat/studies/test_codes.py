@@ -22,7 +22,7 @@ from interp_compose.errors import InputError, MissingDataError, OptionError
 from interp_compose.papers.cat.studies.codes.consistency import in_passages
 from interp_compose.papers.cat.studies.codes.phrases import phrases_of
 from interp_compose.papers.cat.studies.codes.sememes import sememe_rows
-from interp_compose.papers.cat.studies.codes.words import Words, vectors_of
+from interp_compose.papers.cat.studies.codes.words import WordPlaces, vectors_of
 from interp_compose.papers.cat.studies.pretrain.data import kept
 from interp_compose.papers.cat.training.sentences import Passages
 from tests.papers.cat.studies.test_pretrain import DOCUMENTS, SEMEMES, TINY, share_of, study
@@ -314,7 +314,7 @@ def test_a_word_again_is_compared_with_other_words(runs: Path, found: ic.cat.Cod
     for model, seed, encoder, data in encoders(runs):
         passages = Passages.of(data.held_out, TINY.n_ctx)
         texts = [passages.whole(i).tolist() for i in range(len(passages))]
-        words = Words.of(texts, data.tokenizer, TINY.n_ctx)
+        words = WordPlaces.of(texts, data.tokenizer, TINY.n_ctx)
         pairs = in_passages(words, np.arange(len(words.spellings)))
         row, spelling = words.row, words.spelling
         several = {one for one in set(spelling) if len(set(row[spelling == one])) > 1}
@@ -381,7 +381,7 @@ def test_words_of_a_phrase_beside_the_words_alone(runs: Path, found: ic.cat.Code
 def test_vectors_come_in_the_order_in_which_words_are_chosen(runs: Path) -> None:
     *_, encoder, data = next(encoders(runs))
     texts = data.tokenizer.pieces(["ann knows bob", "joe", "kim smiled"])
-    words = Words.of(texts, data.tokenizer, 18)
+    words = WordPlaces.of(texts, data.tokenizer, 18)
     assert words.named(data.tokenizer) == ["ann", "knows", "bob", "joe", "kim", "smiled"]
     chosen = np.array([5, 0, 3])
     for layer, vectors in vectors_of(encoder, words, chosen).items():
@@ -394,10 +394,10 @@ def test_vectors_come_in_the_order_in_which_words_are_chosen(runs: Path) -> None
 def test_texts_that_are_too_long_lose_their_last_word(runs: Path) -> None:
     *_, data = next(encoders(runs))
     (text,) = data.tokenizer.pieces(["ann knows bob then kim"])
-    words = Words.of([text], data.tokenizer, len(text) + 2)
+    words = WordPlaces.of([text], data.tokenizer, len(text) + 2)
     assert words.named(data.tokenizer) == ["ann", "knows", "bob", "then"]
-    assert Words.of([text], data.tokenizer, len(text) + 3).named(data.tokenizer)[-1] == "kim"
-    unknown = Words.of(data.tokenizer.pieces(["ann \u4e00 bob"]), data.tokenizer, 18)
+    assert WordPlaces.of([text], data.tokenizer, len(text) + 3).named(data.tokenizer)[-1] == "kim"
+    unknown = WordPlaces.of(data.tokenizer.pieces(["ann \u4e00 bob"]), data.tokenizer, 18)
     assert unknown.named(data.tokenizer) == ["ann", "bob"]
     assert unknown.number.tolist() == [1, 3]
 

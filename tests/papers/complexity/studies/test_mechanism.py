@@ -13,7 +13,10 @@ import torch
 import interp_compose as ic
 from interp_compose.errors import CorruptFileError, InputError, MissingDataError, OptionError
 from interp_compose.papers.complexity.models.small_decoder import SmallDecoderModel
-from interp_compose.papers.complexity.studies.anchors.finished import FinishedRun, finished_runs
+from interp_compose.papers.complexity.studies.anchors.finished import (
+    FinishedPhaseRun,
+    finished_runs,
+)
 from interp_compose.papers.complexity.studies.anchors.masked_outputs import (
     MODES,
     second_anchor_masked,
@@ -147,9 +150,9 @@ def test_a_matrix_is_taken_apart_and_put_together() -> None:
 
 def test_a_collapsed_model_has_no_circuits(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it says no longer depends on its attention: no mask would change it."""
-    load = FinishedRun.model
+    load = FinishedPhaseRun.model
 
-    def collapsed(opened: FinishedRun) -> SmallDecoderModel:
+    def collapsed(opened: FinishedPhaseRun) -> SmallDecoderModel:
         model = load(opened)
         with torch.no_grad():
             for block in model.lens.blocks:
@@ -157,7 +160,7 @@ def test_a_collapsed_model_has_no_circuits(runs: Path, monkeypatch: pytest.Monke
                 block.attn.b_O.zero_()
         return model
 
-    monkeypatch.setattr(FinishedRun, "model", collapsed)
+    monkeypatch.setattr(FinishedPhaseRun, "model", collapsed)
     found = ic.complexity.mechanism(runs, [0.8], progress=False)
     for name in ("circuits", "pairs", "samples", "cosines"):
         assert not len(found.frames[name])

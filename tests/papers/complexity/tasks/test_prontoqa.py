@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 
 import interp_compose as ic
 from interp_compose.errors import OptionError
-from interp_compose.papers.complexity.tasks.prontoqa import Sentences
+from interp_compose.papers.complexity.tasks.prontoqa import Statements
 
 
 def proved(source: str) -> tuple[str, int]:
@@ -259,7 +259,7 @@ def test_the_surface_shows_a_leak() -> None:
     assert probe(train, test) > 0.95
 
 
-FEW = Sentences(("fae",), ("a-pus", "b-pus", "c-pus", "d-pus"), ("hot", "cold"))
+FEW = Statements(("fae",), ("a-pus", "b-pus", "c-pus", "d-pus"), ("hot", "cold"))
 
 
 def test_all_problems_there_are() -> None:
@@ -274,7 +274,7 @@ def test_all_problems_there_are() -> None:
 
 
 def test_the_count_of_chains() -> None:
-    six = Sentences(("fae",), tuple("uvwxyz"), ("hot", "cold"))
+    six = Statements(("fae",), tuple("uvwxyz"), ("hot", "cold"))
     assert six.count(2, 2) == 720 * 2 * 4 * 2**6 * (2 * 2) * 2  # two levels, and both orders
     assert six.count(1, 2) == 720 * 2 * 4 * 2**6 * 24  # all rules are of the lower level
 

@@ -23,7 +23,7 @@ from interp_compose.errors import (
     OptionError,
 )
 from interp_compose.papers.lrf.grammar import (
-    Marks,
+    TokenKinds,
     cogs_marks,
     grammar_of,
     marks_of,
@@ -106,8 +106,8 @@ def predicted(model: SmallSeq2Seq, n: int = 3) -> list[EncodedPair]:
 # ---- what the grammars say -------------------------------------------------------------------
 
 
-def marked(of: Any, source: str, target: str) -> Marks:
-    marks: Marks = of(source.split(), target.split())
+def marked(of: Any, source: str, target: str) -> TokenKinds:
+    marks: TokenKinds = of(source.split(), target.split())
     return marks
 
 

@@ -42,7 +42,7 @@ from interp_compose.papers.shared.grid.finished import left_out
 from interp_compose.papers.shared.grid.grid import RESULT, run_grid, swept
 from interp_compose.papers.shared.grid.sequence_run import MODEL
 from interp_compose.runs.files import make_folder, read_json
-from interp_compose.runs.folder import DONE, DONE_KEYS, Plan, versions_of
+from interp_compose.runs.folder import DONE, DONE_KEYS, SweepPlan, versions_of
 from interp_compose.runs.sweep import check_options
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.tasks.load import load_pairs
@@ -109,7 +109,7 @@ def encoders(
     out = make_folder(Path(out).absolute())
     planned = _planned(opened, labelled, tasks, out, asked)
     note_source(Path(runs), out)
-    folders = swept(Plan(JUDGED, [asdict(run) for run in planned], None, JUDGE), out, asked)
+    folders = swept(SweepPlan(JUDGED, [asdict(run) for run in planned], None, JUDGE), out, asked)
     rows = [row for folder in folders for row in read_json(folder / RESULT)["scores"]]
     trained = {each.folder.name: versions_of(each.folder) for each in opened}
     judged = {folder.name: versions_of(folder) for folder in folders}

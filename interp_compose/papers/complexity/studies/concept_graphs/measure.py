@@ -29,7 +29,7 @@ from interp_compose.papers.shared.grid.grid import (
     run_grid,
     seeds_of,
 )
-from interp_compose.runs.folder import Plan
+from interp_compose.runs.folder import SweepPlan
 from interp_compose.runs.sweep import check_options
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.options import GridOptions
@@ -83,7 +83,7 @@ def concept_graphs(
     """
     check_options(asked.where, asked.workers, asked.slurm)
     runs = _runs(init_rates, asked)
-    plan = Plan(WORK, [asdict(run) for run in runs], None, TRAIN)
+    plan = SweepPlan(WORK, [asdict(run) for run in runs], None, TRAIN)
     judge_table = judged(runs[0].pixels)
     return result_of_grid(ConceptGraphs, plan, GRID, _config(runs), out, asked, judge=judge_table)
 
