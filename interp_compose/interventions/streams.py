@@ -127,9 +127,7 @@ class JoinedStreams:
     def at(self, chunk: slice, rows: Int[Tensor, "stream"]) -> lens_model.Streams:
         """A chunk, and what goes with it."""
         prefix = None if self.prefix is None else self.prefix.of(rows)
-        return lens_model.Streams(
-            self.resid[chunk], self.mask[rows], self.positions[rows], prefix
-        )
+        return lens_model.Streams(self.resid[chunk], self.mask[rows], self.positions[rows], prefix)
 
     def run(self, start: int, stop: int, edit: Edit | None = None) -> None:
         """All streams through blocks ``start … stop-1``, each chunk inside ``edit``."""

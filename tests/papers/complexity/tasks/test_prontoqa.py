@@ -289,7 +289,10 @@ def test_all_problems_are_made_and_no_more(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_seed_decides_and_hashes_do_not() -> None:
-    code = "import interp_compose as ic; print(ic.complexity.prontoqa(n_train=30, n_test=10, seed=5).splits)"
+    code = (
+        "import interp_compose as ic; "
+        "print(ic.complexity.prontoqa(n_train=30, n_test=10, seed=5).splits)"
+    )
     elsewhere = subprocess.run(
         [sys.executable, "-c", code],
         env={"PYTHONHASHSEED": "1", "PYTHONPATH": ":".join(sys.path)},

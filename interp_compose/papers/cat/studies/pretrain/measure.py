@@ -35,6 +35,7 @@ from interp_compose.papers.cat.training.several_processes import (
 )
 from interp_compose.papers.shared.grid.grid import result_of_grid, run_grid, seeds_of
 from interp_compose.papers.shared.grid.start import check_shape_left_out, keep_start
+from interp_compose.papers.works import WORKS
 from interp_compose.runs.folder import SweepPlan
 from interp_compose.runs.sweep import check_options
 from interp_compose.studies.core.keywords import keywords
@@ -42,7 +43,7 @@ from interp_compose.studies.core.options import GridOptions
 from interp_compose.studies.core.output import check_folder
 from interp_compose.tasks.corpus import Documents
 
-TRAIN: Final = "interp_compose.papers.cat.studies.pretrain.run:train"
+TRAIN: Final = WORKS[WORK]
 """The function that trains them."""
 AXES: Final = ("models", "seeds")
 

@@ -25,13 +25,14 @@ from interp_compose.papers.shared.grid.sequence_data import (
     keep,
     plain,
 )
+from interp_compose.papers.works import WORKS
 from interp_compose.runs.checksums import digest_of
 from interp_compose.runs.folder import SweepPlan
 from interp_compose.runs.sweep import check_options
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.tasks.sequences import SequenceTask, load_sequences, report_of
 
-TRAIN: Final = "interp_compose.papers.lrf.studies.generalise.run:train"
+TRAIN: Final = WORKS[WORK]
 """The function that trains them."""
 AXES: Final = ("models", "seeds")
 

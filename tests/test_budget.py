@@ -1,0 +1,72 @@
+"""The size of the package: ``budget.toml``, enforced.
+
+Lines and files per room, public names, options of commands. Who raises a number says why in the
+same line; ``python -m tests.test_budget`` prints the numbers as they are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import tomllib
+
+import interp_compose
+from interp_compose import cli
+from interp_compose.studies.core.keywords import descriptions
+
+PACKAGE = Path(interp_compose.__file__).parent
+BUDGET = PACKAGE.parent / "budget.toml"
+SLACK = 1.03
+"""A room may stay this far below its number before that is lowered."""
+
+
+def measured() -> dict[str, dict[str, int]]:
+    lines: Counter[str] = Counter()
+    files: Counter[str] = Counter()
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(PACKAGE).parts
+        depth = 2 if parts[0] == "papers" else 1
+        room = ".".join(parts[:depth]) if len(parts) > depth else "root"
+        lines[room] += path.read_text(encoding="utf-8").count("\n")
+        files[room] += 1
+    papers = interp_compose.PAPERS
+    names = {paper: len(getattr(interp_compose, paper).__all__) for paper in papers}
+    names["library"] = len(interp_compose.__all__) - len(papers)
+    options = {
+        name: len(_options(cli.options_of(name))) for name in (*cli.COMMANDS, *cli.ON_RESULTS)
+    }
+    return {"lines": dict(lines), "files": dict(files), "names": names, "options": options}
+
+
+def _options(kind: type) -> set[str]:
+    """Fields of a command, those of its parts included."""
+    from dataclasses import fields, is_dataclass
+    from typing import get_args, get_type_hints
+
+    found: set[str] = set()
+    hints = get_type_hints(kind)
+    for field in fields(kind):
+        parts = [
+            one for one in (hints[field.name], *get_args(hints[field.name])) if is_dataclass(one)
+        ]
+        found |= {name for part in parts for name in descriptions(part)} if parts else {field.name}
+    return found
+
+
+def test_no_room_is_larger_than_its_budget() -> None:
+    budget = tomllib.loads(BUDGET.read_text(encoding="utf-8"))
+    now = measured()
+    for table, numbers in now.items():
+        assert numbers.keys() == budget[table].keys(), table
+        over = {name: n for name, n in numbers.items() if n > budget[table][name]}
+        assert not over, f"{table}: over the budget. Make it smaller, or raise it with a reason"
+        under = {name: n for name, n in numbers.items() if n * SLACK + 3 < budget[table][name]}
+        assert not under, f"{table}: far below the budget; lower it to this"
+
+
+if __name__ == "__main__":
+    for table, numbers in measured().items():
+        print(f"[{table}]")
+        print("\n".join(f"{name!r} = {n}".replace("'", '"') for name, n in sorted(numbers.items())))
+        print()
