@@ -171,8 +171,7 @@ def result_of(folder: Path) -> Any:
     """The result as its own class, which the manifest names."""
     import interp_compose as ic
 
-    kind = json.loads((folder / "result.json").read_text(encoding="utf-8"))["study"]
-    return getattr(ic, kind).load(folder)
+    return ic.load_result(folder)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
