@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from operator import attrgetter
+from pathlib import Path
 
 import pytest
 
@@ -172,6 +173,20 @@ def test_a_name_of_a_paper_is_answered_with_where_it_is() -> None:
     told = "phase_diagram; it is ic.complexity.phase_diagram"
     with pytest.raises(AttributeError, match=f"{re.escape(told)}$"):
         attrgetter("phase_diagram")(interp_compose)
+
+
+def test_a_model_shows_what_the_reference_describes() -> None:
+    """Attributes that are set when it is made are described in words there."""
+    page = (Path(interp_compose.__file__).parents[1] / "docs" / "objects.md").read_text("utf-8")
+    listed = {name for line in re.findall(r":members: (.+)", page) for name in line.split(", ")}
+    model = interp_compose.load_model("mini-idm", device="cpu")
+    plain = {name for name in dir(model) if name in vars(model)} - listed
+    assert plain == {
+        *("lens", "name", "architecture", "tokenizer"),
+        *("n_layers", "n_heads", "d_model", "d_vocab", "n_ctx"),
+    }
+    assert {*model.USED} - plain == listed & {*model.USED}
+    assert all(f"`{name}`" in page for name in plain)
 
 
 def test_a_misspelt_name_is_asked_back_once(capsys: pytest.CaptureFixture[str]) -> None:

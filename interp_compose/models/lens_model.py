@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -97,6 +97,21 @@ class LensModel(ABC):
 
     name: str
     architecture: str
+    USED: ClassVar = (
+        *("lens", "name", "architecture", "tokenizer", "device", "dtype", "training"),
+        *("n_layers", "n_heads", "d_model", "d_vocab", "n_ctx", "n_weights", "window"),
+        *("bidirectional", "blocks", "length_limit", "stated"),
+        *("forward", "encode", "generate", "tokenize", "positions"),  # calls
+        *("resid_pre", "run_blocks", "resume", "unembed"),  # parts of a call
+        *("capture", "capture_as_shown", "run_with_cache", "run_with_hooks"),
+        *("hooks", "hook_names", "active_hooks", "activation_checkpointing"),
+        *("weight", "parameters", "state_dict", "load_state_dict", "train", "eval"),
+        *("capabilities", "require"),
+        *("join", "prefix", "side_of", "start_ids", "stacks"),  # of an encoder–decoder
+    )
+    """The names that are documented: what it is, calls, hooks, weights, and what was proven of
+    it."""
+
     tokenizer: Any
     n_layers: int
     n_heads: int
@@ -159,6 +174,10 @@ class LensModel(ABC):
             where = f"; TransformerLens' own is model.lens.{name}" if theirs else ""
             kind = type(self).__name__
             raise AttributeError(f"{kind!r} object has no attribute {name!r}{where}", name=name)
+
+    def __dir__(self) -> list[str]:
+        """What a user calls, for tab completion; the rest is for this library's own rooms."""
+        return [name for name in self.USED if hasattr(self, name)]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LensModel:
         from interp_compose.models.weights import copy_model
