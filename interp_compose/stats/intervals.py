@@ -37,7 +37,7 @@ def wilson_interval(successes: Counts, n: Counts, level: float = 0.95) -> tuple[
         raise InputError(
             f"{k[at]:g} successes of {total[at]:g} is no proportion; expected 0 ≤ successes ≤ n"
         )
-    z2 = NormalDist().inv_cdf((1 + level) / 2) ** 2
+    z2 = NormalDist().inv_cdf((1 + level) / 2) ** 2  # z²
     safe = np.where(total > 0, total, np.nan)
     p = k / safe
     centre = p + z2 / (2 * safe)
@@ -73,7 +73,7 @@ def bootstrap_interval(
     means = np.empty((samples, values.shape[1]))
     for row in means:
         times_drawn = np.bincount(rng.integers(0, n, n), minlength=n)
-        row[:] = times_drawn @ values / n
+        row[:] = times_drawn @ values / n  # [column]: the drawn examples' mean
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2], axis=0)
     return low, high
 
