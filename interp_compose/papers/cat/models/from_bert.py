@@ -150,10 +150,11 @@ def _weights(model: EncoderModel, config: EncoderConfig) -> dict[str, Tensor]:
         at, block = f"encoder.layer.{i}", f"blocks.{i}"
         for letter, name in zip("QKV", ("query", "key", "value"), strict=True):
             weight = theirs[f"{at}.attention.self.{name}.weight"].unflatten(0, heads)
+            # [head d_head d_model] -> [head d_model d_head]
             found[f"{block}.attn.W_{letter}"] = weight.mT
             bias = theirs[f"{at}.attention.self.{name}.bias"]
             found[f"{block}.attn.b_{letter}"] = bias.unflatten(0, heads)
-        written = theirs[f"{at}.attention.output.dense.weight"].mT
+        written = theirs[f"{at}.attention.output.dense.weight"].mT  # [head·d_head d_model]
         found[f"{block}.attn.W_O"] = written.unflatten(0, heads)
         found[f"{block}.attn.b_O"] = theirs[f"{at}.attention.output.dense.bias"]
         for part, name in (("in", "intermediate"), ("out", "output")):

@@ -89,6 +89,7 @@ class Targets:
         """The class, or the score, that is predicted."""
         found = outputs.argmax(dim=1) if self.n_classes else outputs[:, 0]
         values: Float[np.ndarray, "batch"] = found.double().cpu().numpy()
+        # back to the scores' own scale
         return values if self.n_classes else values * self.scale + self.mean
 
 
@@ -152,7 +153,7 @@ def predictions(model: nn.Module, inputs: Inputs, targets: Targets) -> Float[np.
         NonFiniteError: an output is NaN or infinite.
     """
     device = next(model.parameters()).device
-    order = np.argsort(inputs.lengths, kind="stable")
+    order = np.argsort(inputs.lengths, kind="stable")  # texts of about one length together
     found = np.zeros(len(order))
     for first in range(0, len(order), EVALUATED):
         own = order[first : first + EVALUATED]
