@@ -300,7 +300,7 @@ class Trainer(Executor, Generic[BatchT]):
         return row
 
     def _shares(self, batches: Sequence[BatchT]) -> list[list[float]]:
-        """Of each part and each term, its share of the whole batch."""
+        """``[part][term]``: the share that a part holds of what the term is the mean of."""
         if len(batches) == 1:
             return [[1.0] * len(self.objective.terms)]
         sizes = [self.objective.sizes(batch) for batch in batches]

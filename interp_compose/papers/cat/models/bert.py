@@ -123,7 +123,7 @@ class BlockOutput:
     weights: Float[Tensor, "batch pos code"] | None = None
 
     def of(self, output: Output) -> Float[Tensor, "batch pos d_model"]:
-        """One of the three."""
+        """h_cont, h_comp or h_mix."""
         found = {"cont": self.cont, "comp": self.comp, "mix": self.mix}[output]
         assert found is not None, "the model says which outputs it has"
         return found

@@ -137,7 +137,7 @@ def encoder_from_bert(model: LensModel) -> SmallEncoderModel:
 
 
 def _weights(model: EncoderModel, config: EncoderConfig) -> dict[str, Tensor]:
-    """By the small encoder's names."""
+    """By the small encoder's names and in its shapes: ``[in out]``, of attention by head."""
     state: dict[str, Tensor] = dict(model._core.state_dict())
     theirs = {name.replace("_original_component.", ""): one for name, one in state.items()}
     found: dict[str, Tensor] = {}

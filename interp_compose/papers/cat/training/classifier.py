@@ -63,7 +63,7 @@ class Targets:
 
     @classmethod
     def of(cls, n_classes: int, target: Float[np.ndarray, "example"]) -> Targets:
-        """Those of training examples."""
+        """Classes as they are; scores with the training examples' mean and deviation."""
         if n_classes:
             return cls(n_classes)
         return cls(0, float(target.mean()), float(target.std()) or 1.0)

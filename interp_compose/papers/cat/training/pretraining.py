@@ -228,7 +228,7 @@ class Pretraining:
         used = [one.weights for one in outputs if one.weights is not None]
         guided = zero
         if last.weights is not None and self.lexicon is not None:
-            # [guided code]
+            # The rows of O of annotated words: [guided code].
             guided = guided_loss(last.weights.flatten(0, 1)[batch.guided], batch.sememes)
         return {
             "masked": masked,

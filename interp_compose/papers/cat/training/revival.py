@@ -189,7 +189,7 @@ class RevivingTrainer(Trainer[Any]):
 
     @property
     def revival(self) -> Revival:
-        """The objective's."""
+        """The objective's :class:`Revival`."""
         found: Revival = self.objective.revival  # type: ignore[attr-defined]
         return found
 

@@ -131,7 +131,7 @@ def _check(decoder: SmallDecoder, model: LensModel, pieces: Sequence[Sequence[in
 
 
 def _tokens_of(tokenizer: Any, words: Vocabulary, d_vocab: int) -> list[list[int]]:
-    """Of each id of the vocabulary, what the model's tokenizer makes of it."""
+    """By id of the vocabulary, the tokens that the model's tokenizer makes of its word."""
     ends = (tokenizer.eos_token_id, tokenizer.bos_token_id)
     end = next(token for token in ends if token is not None)
     pieces = [tokenizer(word, add_special_tokens=False)["input_ids"] for word in words.words]

@@ -248,7 +248,7 @@ class _BeamSearch:
         self.n_beams, self.length_penalty, self.eos = n_beams, length_penalty, eos
         self.finished: list[list[Hypothesis]] = [[] for _ in range(n_rows)]
         self.rows = list(range(n_rows))
-        """Of the batch, those that are still searched."""
+        """Numbers in the batch of the rows that are still searched."""
         self.scores = torch.full((n_rows, n_beams), -math.inf, device=device)
         self.scores[:, 0] = 0.0  # all beams begin alike: one of them is enough
         self.tokens = torch.zeros((n_rows, n_beams, 0), dtype=torch.long, device=device)
@@ -310,7 +310,7 @@ class _Steps(Protocol):
     rows_may_leave: bool
 
     def logits(self, tokens: Int[Tensor, "row"]) -> Float[Tensor, "row d_vocab_out"]:
-        """Of what follows, after one more token of each row."""
+        """Logits of what follows one more token of each row."""
 
     def select(self, rows: Int[Tensor, "kept"], sources: Int[Tensor, "source"]) -> None:
         """Go on with these rows, in this order, and with these sources."""
@@ -440,12 +440,12 @@ class _Past(NamedTuple):
     values: Float[Tensor, "row head d_head pos"]
 
     def with_room(self, more: int) -> _Past:
-        """So many positions more."""
+        """With ``more`` positions of zeros at the end."""
         keys, values = pad(self.keys, (0, 0, 0, more)), pad(self.values, (0, more))
         return _Past(keys.contiguous(), values.contiguous())
 
     def of(self, rows: Int[Tensor, "kept"]) -> _Past:
-        """These rows, in this order."""
+        """Keys and values of the rows ``[kept]``, copied."""
         return _Past(self.keys.index_select(0, rows), self.values.index_select(0, rows))
 
     def attended(

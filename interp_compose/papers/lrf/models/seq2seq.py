@@ -108,7 +108,7 @@ class Seq2SeqConfig:
 
     @property
     def n_layers(self) -> int:
-        """Of both stacks."""
+        """Blocks of both stacks."""
         return self.n_encoder_layers + self.n_decoder_layers
 
     @property
