@@ -226,7 +226,7 @@ def _replacing(
                 "hook."
             )
         chosen = torch.zeros(activation.shape[2], dtype=torch.bool, device=activation.device)
-        chosen[list(numbers)] = True  # [part]
+        chosen[list(numbers)] = True
         # [batch pos 1] & [part] -> [batch pos part 1]
         here = (call_positions.flags_like(activation, side)[:, :, None] & chosen)[..., None]
         new = fill(activation)

@@ -116,7 +116,7 @@ class HeadAblation:
     ) -> AbstractContextManager[Any]:
         def replacing(name: str, side: Side) -> HookFn:
             def replace(z: Float[Tensor, "stream pos head d_head"], hook: Any) -> Tensor:
-                heads = torch.arange(z.shape[2], device=z.device)  # [head]
+                heads = torch.arange(z.shape[2], device=z.device)
                 # [stream head], broadcast over pos and d_head below
                 ablated = (heads[None, :] == self.head[targets][:, None]) & active[:, None]
                 new = self.replacement.get(name)

@@ -95,7 +95,7 @@ class EdgeKnockout:
         if self._heads is None:
             return out
         chosen = torch.zeros(n_heads, dtype=torch.bool, device=out.device)
-        chosen[list(self._heads)] = True  # [head]
+        chosen[list(self._heads)] = True
         return out & chosen[None, :, None, None]  # [batch head query key]
 
 
@@ -271,7 +271,7 @@ class _Pairs:
             keys = self._keys.flags(batch, n_keys, device, fresh=more == 0)  # [batch key]
             queries = self._queries.flags(batch, n_queries, device, start=more, fresh=more == 0)
             self.chosen |= bool((keys.any(dim=1) & queries.any(dim=1)).any())
-        return queries[:, :, None] & keys[:, None, :]  # [batch query key]
+        return queries[:, :, None] & keys[:, None, :]
 
 
 def _short(positions: Positions) -> str:

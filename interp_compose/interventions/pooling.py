@@ -67,7 +67,7 @@ class PooledLayout:
         ).scatter_reduce_(
             1, of_token.clamp(min=0), index.masked_fill(~valid, 0), reduce="amax", include_self=True
         )
-        position = torch.arange(n_positions, device=groups.device)  # [group]
+        position = torch.arange(n_positions, device=groups.device)
         mask = (position[None, :] >= n_positions - counts).long()
         return cls(of_token, n_positions, mask, last_token.masked_fill(mask == 0, 0))
 
@@ -367,5 +367,4 @@ def _extreme(
     start = activations.new_full((batch, width, d_model), outside)
     index = groups.clamp(min=0)[:, :, None].expand(-1, -1, d_model).long()  # [batch pos d_model]
     masked = activations.masked_fill((groups < 0)[:, :, None], outside)
-    # [batch group d_model]
     return start.scatter_reduce(1, index, masked, reduce=reduce, include_self=True)

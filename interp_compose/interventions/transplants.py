@@ -114,7 +114,7 @@ def entering(
             edited = pooled.clone()
             edited[rows, places.phrase] = made[vector]()
             out.append(edited)
-    return torch.cat(out)  # [row group d_model]
+    return torch.cat(out)
 
 
 def _check_changed(

@@ -206,7 +206,7 @@ def _gram(A: Float[Tensor, "n row col"]) -> tuple[Float[Tensor, "n side side"], 
     scaled = A / largest.masked_fill(largest == 0, 1)[:, None, None]
     if A.shape[-2] > A.shape[-1]:
         scaled = scaled.mT
-    return scaled @ scaled.mT, largest  # [n side side], with side the smaller one
+    return scaled @ scaled.mT, largest
 
 
 def _small_stable_ranks(A: Float[Tensor, "n row col"]) -> Float[Tensor, "n"]:

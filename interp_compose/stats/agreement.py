@@ -140,7 +140,7 @@ def _ranks(
     n = weights.shape[1]
     by_group: Float[np.ndarray, "sample group"] = through - n
     by_group[:, 1:] += through[:, :-1]  # + b, which is 0 of the first group
-    return by_group.take(ties.group, axis=1)  # [sample pair]
+    return by_group.take(ties.group, axis=1)
 
 
 def _row_sums(

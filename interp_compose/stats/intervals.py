@@ -37,7 +37,7 @@ def wilson_interval(successes: Counts, n: Counts, level: float = 0.95) -> tuple[
         raise InputError(
             f"{k[at]:g} successes of {total[at]:g} is no proportion; expected 0 ≤ successes ≤ n"
         )
-    z2 = NormalDist().inv_cdf((1 + level) / 2) ** 2  # z²
+    z2 = NormalDist().inv_cdf((1 + level) / 2) ** 2
     safe = np.where(total > 0, total, np.nan)
     p = k / safe
     centre = p + z2 / (2 * safe)

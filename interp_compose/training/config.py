@@ -175,7 +175,7 @@ class TrainConfig:
         if self.schedule == "linear":
             return self.final_lr + (self.lr - self.final_lr) * (1 - done)
         if self.schedule == "cosine":
-            share = 0.5 * (1 + math.cos(math.pi * done))  # from 1 to 0
+            share = 0.5 * (1 + math.cos(math.pi * done))
             return self.final_lr + (self.lr - self.final_lr) * share
         if self.schedule == "inverse_sqrt":
             # the whole rate at step + 1 = warmup

@@ -49,7 +49,7 @@ def _loss_falls(losses: npt.NDArray[np.float64]) -> str:
     tenth = len(losses) // 10
     if tenth < 2:
         return f"{len(losses)} steps are too few to come to rest"
-    last, before = losses[-tenth:], losses[-2 * tenth : -tenth]  # [step], a tenth of the run each
+    last, before = losses[-tenth:], losses[-2 * tenth : -tenth]
     fall = before.mean() - last.mean()
     # of the difference of two means
     error = math.sqrt((before.var(ddof=1) + last.var(ddof=1)) / tenth)

@@ -153,7 +153,7 @@ def predictions(model: nn.Module, inputs: Inputs, targets: Targets) -> Float[np.
         NonFiniteError: an output is NaN or infinite.
     """
     device = next(model.parameters()).device
-    order = np.argsort(inputs.lengths, kind="stable")  # texts of about one length together
+    order = np.argsort(inputs.lengths, kind="stable")
     found = np.zeros(len(order))
     for first in range(0, len(order), EVALUATED):
         own = order[first : first + EVALUATED]

@@ -116,4 +116,4 @@ def read_back(
     weights = np.linalg.solve(gram + ridge, X.T @ Y)  # [d_model d_target]
     left = test_targets - target_mean - (test - mean) @ weights  # y − ŷ
     whole = test_targets - target_mean
-    return 1 - float((left**2).sum() / (whole**2).sum())  # R²
+    return 1 - float((left**2).sum() / (whole**2).sum())

@@ -341,7 +341,7 @@ class PosEmbed(nn.Module):
         attention_mask: Int[Tensor, "batch pos"] | None,
     ) -> Float[Tensor, "batch pos d_model"]:
         if attention_mask is None:
-            return self.W_pos[: tokens.shape[1]].expand(len(tokens), -1, -1)  # without a copy
+            return self.W_pos[: tokens.shape[1]].expand(len(tokens), -1, -1)
         return embedding(positions_from_mask(attention_mask), self.W_pos)
 
 

@@ -106,7 +106,7 @@ class ContinuedBatch:
 
     def logits(self, model: SmallDecoder) -> Float[Tensor, "token d_vocab"]:
         """Wherever there is a token to predict, row by row, and no more than these need."""
-        return model.logits_at(self.tokens, self.valid.flatten().nonzero()[:, 0])  # [token d_vocab]
+        return model.logits_at(self.tokens, self.valid.flatten().nonzero()[:, 0])
 
 
 PairBatch = SequenceBatch | ContinuedBatch
