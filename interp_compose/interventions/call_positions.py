@@ -54,6 +54,7 @@ def pooled_flags(
     """
     valid = layout.of_token >= 0
     index = layout.of_token.clamp(min=0)
+    # [batch group]: chosen tokens in each unit
     count = torch.zeros_like(layout.mask).scatter_add_(1, index, (chosen & valid).long())
     mixed = (count > 0) & (count < layout.sizes)
     if bool(mixed.any()):
@@ -182,6 +183,7 @@ class CallPositions:
                 f"model goes on with {batch}; generate from the prompt that you gave."
             )
         generated = max(0, start + length - self._prompt.shape[1])
+        # [batch length]: flags of the prompt and, after it, False for what was generated
         return torch.nn.functional.pad(self._prompt, (0, generated), value=False)[
             :, start : start + length
         ]

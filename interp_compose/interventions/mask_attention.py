@@ -65,9 +65,11 @@ class EdgeKnockout:
         self, scores: Float[Tensor, "batch head query key"]
     ) -> Float[Tensor, "batch head query key"]:
         """The scores, so low at knocked-out pairs that the softmax gives exactly 0 there."""
-        unmasked = scores > MASKED_SCORE
+        unmasked = scores > MASKED_SCORE  # [batch head query key]
+        # [batch #head query key]
         out = self._in_heads(self._pairs(scores)[:, None], scores.shape[1])
-        removed = unmasked & out
+        removed = unmasked & out  # [batch head query key]
+        # [batch head query 1]: it had a key, and none is left
         emptied = removed.any(-1, keepdim=True) & ~(unmasked & ~out).any(-1, keepdim=True)
         self.n_cut = self.n_cut + removed.sum()
         self.n_emptied = self.n_emptied + emptied.sum()
@@ -94,7 +96,7 @@ class EdgeKnockout:
             return out
         chosen = torch.zeros(n_heads, dtype=torch.bool, device=out.device)
         chosen[list(self._heads)] = True
-        return out & chosen[None, :, None, None]
+        return out & chosen[None, :, None, None]  # [batch head query key]
 
 
 Mode = Literal["exclude", "zero"]
@@ -247,8 +249,9 @@ class _Pairs:
         more, device = n_keys - n_queries, scores.device
         if self._keys.in_call:  # more: a sink, a column of the softmax that is no position
             own = n_queries if site.keys == site.queries else n_keys
-            keys = self._keys.flags(batch, own, device, side=site.keys)
-            keys = torch.nn.functional.pad(keys, (0, n_keys - own), value=False)
+            keys = self._keys.flags(batch, own, device, side=site.keys)  # [batch own]
+            keys = torch.nn.functional.pad(keys, (0, n_keys - own), value=False)  # [batch key]
+            # [batch query]
             queries = self._queries.flags(batch, n_queries, device, side=site.queries)
         else:  # more: positions in a cache
             if site.queries is not None:
@@ -265,7 +268,7 @@ class _Pairs:
                     "model.generate(…)."
                 )
             self._cached[site] = n_keys
-            keys = self._keys.flags(batch, n_keys, device, fresh=more == 0)
+            keys = self._keys.flags(batch, n_keys, device, fresh=more == 0)  # [batch key]
             queries = self._queries.flags(batch, n_queries, device, start=more, fresh=more == 0)
             self.chosen |= bool((keys.any(dim=1) & queries.any(dim=1)).any())
         return queries[:, :, None] & keys[:, None, :]

@@ -62,7 +62,7 @@ def mask_residual(
 
     def ablating(side: Side) -> HookFn:
         def ablate(out: Float[Tensor, "batch pos d_model"], hook: Any) -> Tensor:
-            here = call_positions.flags_like(out, side)[:, :, None]
+            here = call_positions.flags_like(out, side)[:, :, None]  # [batch pos 1]
             return record.replaced(out, torch.zeros_like(out), here)
 
         return ablate
@@ -91,10 +91,10 @@ def _passing(
     first = model.attention_sites(layer)[0].name
 
     def keep(resid: Float[Tensor, "batch pos d_model"], hook: Any) -> None:
-        entered[:] = [resid]
+        entered[:] = [resid]  # by reference; restore() drops it
 
     def restore(resid: Float[Tensor, "batch pos d_model"], hook: Any) -> Tensor:
-        here = call_positions.flags_like(resid, side)[:, :, None]
+        here = call_positions.flags_like(resid, side)[:, :, None]  # [batch pos 1]
         return record.replaced(resid, entered.pop(), here)
 
     return [

@@ -145,12 +145,15 @@ def pool_at(
         mask: Int[Tensor, "batch pos"],
         read: Read,
     ) -> Float[Tensor, "batch _ width"]:
+        # 1. All tokens up to the layer, under whatever hooks and masks act there.
         layout = lay_out(tokens, mask)
         resid = model.resid_pre(tokens, layer, attention_mask=mask)
+        # 2. One position per unit, [batch group width], at the position of its last token.
         pooled = pool_groups(resid, layout.of_token, how, n_groups=layout.n_positions)
         positions = layout.positions(model.positions(tokens, mask))
         if renumber:
             positions = model.renumbered(positions, layout.mask)
+        # 3. On from the layer; inside, positions that other interventions name mean units.
         with collapsed(model, layout):
             return model.resume(
                 pooled,
@@ -226,6 +229,7 @@ def _alone(model: LensModel, mode: str) -> Iterator[None]:
 def _refuse_mixed(layout: PooledLayout, of_target: Bool[Tensor, "batch pos"]) -> None:
     """Refuse units of tokens that two stacks of an encoder–decoder read."""
     index, valid = layout.of_token.clamp(min=0), layout.of_token >= 0
+    # [batch group]: tokens of the target in each unit
     count = torch.zeros_like(layout.mask).scatter_add_(1, index, (of_target & valid).long())
     mixed = ((count > 0) & (count < layout.sizes)).any(dim=1)
     if bool(mixed.any()):
