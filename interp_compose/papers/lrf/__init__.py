@@ -3,7 +3,7 @@
 What is reproduced: encoder–decoders whose layers attend to all earlier layers' outputs, beside
 controls, on SCAN, COGS, CFQ and CoGnition.
 
-Read in this order: ``models/seq2seq.py`` (``FuseAttention``, eqs. 5 to 9), ``tasks/`` (the data),
+Read in this order: ``models/seq2seq.py`` (``FuseAttention``, eqs. 9 and 10), ``tasks/`` (the data),
 ``studies/generalise/run.py`` (one training), ``measure.py`` there (the grid), ``models/decode.py``
 (beam search), ``studies/fusion/`` (what layers read, probes of syntax and of words).
 

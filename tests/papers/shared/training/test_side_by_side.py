@@ -114,10 +114,10 @@ def as_if_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         assert bytes_of_each() > 1000
         number = together.fit(bytes_of_each(), 3, 2**40)
         configs = [together.asdict(run) for run in runs]
-        return together.Plan(work, configs, number, f"{module}:train_many")
+        return together.SweepPlan(work, configs, number, f"{module}:train_many")
 
     for study in ("task_phases", "text_phases"):
-        monkeypatch.setattr(f"interp_compose.studies.{study}.measure.plan_of", plan)
+        monkeypatch.setattr(f"interp_compose.papers.complexity.studies.{study}.measure.plan_of", plan)
 
 
 def tasks(out: Path) -> Any:
