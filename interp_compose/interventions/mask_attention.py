@@ -30,6 +30,7 @@ from interp_compose.interventions.select import (
 from interp_compose.models.attention import AttentionSite
 from interp_compose.models.layers import Layers, resolve_layers
 from interp_compose.models.lens_model import LensModel
+from interp_compose.models.recompute import recalled
 
 MASKED_SCORE = torch.finfo(torch.float16).min / 2
 """Scores below this are masked by the model. Its masks are minus infinity or the lowest number of
@@ -243,6 +244,9 @@ class _Pairs:
         self, site: AttentionSite, scores: Float[Tensor, "batch head query key"]
     ) -> Bool[Tensor, "batch query key"]:
         """True where the edge from a query to a key is knocked out in one attention."""
+        return recalled((self, site, scores.shape), lambda: self._looked_up(site, scores))
+
+    def _looked_up(self, site: AttentionSite, scores: Tensor) -> Bool[Tensor, "batch query key"]:
         batch, _, n_queries, n_keys = scores.shape
         more, device = n_keys - n_queries, scores.device
         if self._keys.in_call:  # more: a sink, a column of the softmax that is no position

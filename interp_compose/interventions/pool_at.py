@@ -34,6 +34,7 @@ from interp_compose.interventions.select import (
 )
 from interp_compose.models.layers import resolve_layer
 from interp_compose.models.lens_model import LensModel
+from interp_compose.models.recompute import recalled
 from interp_compose.types import ForwardFn, Read
 
 _ACTIVE: WeakKeyDictionary[LensModel, list[str]] = WeakKeyDictionary()
@@ -170,7 +171,7 @@ def pool_at(
         return inner(tokens, mask, read)
 
     def spread(resid: Float[Tensor, "batch pos width"], hook: Any) -> Tensor:
-        layout = record.layout
+        layout = recalled(lay_out, lambda: record.layout)
         assert layout is not None, "a call past the wrapper is refused"
         pooled = pool_groups(resid, layout.of_token, how, n_groups=layout.n_positions)
         out = spread_groups(pooled, layout.of_token, resid)

@@ -48,7 +48,7 @@ from interp_compose.models.hooks import (
 from interp_compose.models.layers import resolve_layer
 from interp_compose.models.padding import PaddingProof
 from interp_compose.models.prefix import Kept, Prefix
-from interp_compose.models.recompute import recomputing
+from interp_compose.models.recompute import recomputing, refuse_recording
 from interp_compose.models.rotary import LengthLimit
 from interp_compose.models.sentence_config import SentenceConfig
 from interp_compose.models.texts import Inputs, Tokenized, as_call, tokenized
@@ -865,7 +865,8 @@ class LensModel(ABC):
     def _wrapped(self, depth: int) -> ForwardFn:
         if depth == 0:
             return lambda tokens, mask, read: self._forward(tokens, mask, read=read)
-        (_, wrapper), inner = self._wrappers[depth - 1], self._wrapped(depth - 1)
+        (opened, wrapper), inner = self._wrappers[depth - 1], self._wrapped(depth - 1)
+        refuse_recording(opened.name)
         return lambda tokens, mask, read: wrapper(inner, tokens, mask, read)
 
     @contextmanager
