@@ -19,7 +19,6 @@ from torch import Tensor
 
 from interp_compose._public import public
 from interp_compose.errors import InterventionError
-from interp_compose.interventions.block import Record, intervention
 from interp_compose.interventions.call_positions import CallPositions
 from interp_compose.interventions.select import (
     Heads,
@@ -28,6 +27,7 @@ from interp_compose.interventions.select import (
     resolve_heads,
 )
 from interp_compose.models.attention import AttentionSite
+from interp_compose.models.block import Record, intervention
 from interp_compose.models.layers import Layers, resolve_layers
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.recompute import recalled

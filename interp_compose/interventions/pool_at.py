@@ -14,7 +14,6 @@ from torch import Tensor
 
 from interp_compose._public import public
 from interp_compose.errors import InterventionError, PromptError, warn
-from interp_compose.interventions.block import Record, intervention
 from interp_compose.interventions.call_positions import collapsed
 from interp_compose.interventions.pooling import (
     How,
@@ -32,6 +31,7 @@ from interp_compose.interventions.select import (
     check_to_edit,
     resolve_groups,
 )
+from interp_compose.models.block import Record, intervention
 from interp_compose.models.layers import resolve_layer
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.recompute import recalled

@@ -30,6 +30,7 @@ from interp_compose.models.attention import (
     is_edited,
     unedited,
 )
+from interp_compose.models.block import intervention
 from interp_compose.models.capabilities import Capabilities, prove_capabilities
 from interp_compose.models.effective_weights import INSERTED, acting
 from interp_compose.models.exclusive import Exclusive
@@ -576,7 +577,7 @@ class LensModel(ABC):
         with self.hooks(fwd_hooks):
             return self.forward(tokens, attention_mask=attention_mask, read=read)
 
-    @contextmanager
+    @intervention
     def hooks(
         self,
         fwd_hooks: Sequence[tuple[str | Callable[[str], bool], HookFn]],
@@ -615,7 +616,7 @@ class LensModel(ABC):
             self.proofs.prove_edits(log.edited)
             self.proofs.prove_shown(log.read)
 
-    @contextmanager
+    @intervention
     def editing_attention(
         self, edits: Mapping[int, AttentionEdit] | Mapping[AttentionSite, AttentionEdit]
     ) -> Iterator[LensModel]:
@@ -665,7 +666,7 @@ class LensModel(ABC):
                 "and load it again."
             )
 
-    @contextmanager
+    @intervention
     def activation_checkpointing(self) -> Iterator[None]:
         """Calls inside the ``with`` block keep less for the backward pass, and compute it again.
 
@@ -934,14 +935,14 @@ class LensModel(ABC):
 
     def _hooks_of_the_lens(self) -> Mapping[int, Any]:
         """Handles at hook points that were there at loading and are a framework's, or of which the
-        lens does not record whose they are (transformer-lens 3.9); by identity, and kept, so that
-        no later one takes it over."""
+        lens does not record whose they are (transformer-lens 3.9), and PyTorch's functions of them;
+        by identity, and kept, so that no later one takes it over."""
         handles = (
-            handle
+            (handle, {**point._forward_hooks, **point._backward_hooks}.get(handle.hook.id))
             for point in self.lens.hook_dict.values()
             for handle in (*point.fwd_hooks, *point.bwd_hooks)
         )
-        return {id(handle): handle for handle in handles if not of_the_user(handle)}
+        return {id(one): one for both in handles if not of_the_user(both[0]) for one in both}
 
     # ---- weights, mode and device --------------------------------------------------------
 
