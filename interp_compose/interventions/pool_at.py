@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from interp_compose._public import public
-from interp_compose.errors import InterventionError, PromptError, warn
+from interp_compose.errors import InterventionError, OptionError, PromptError, warn
 from interp_compose.interventions.call_positions import collapsed
 from interp_compose.interventions.pooling import (
     How,
@@ -119,7 +119,7 @@ def pool_at(
     layer = resolve_layer(layer, model.n_layers)
     check_groups(model, groups, unit)
     check_own(how, model)
-    model.require(*needs(mode, renumber))
+    model.require(*needs(model, mode, renumber))
     record = Pooled()
     affected: list[int] = []
 
@@ -201,8 +201,17 @@ def pool_at(
         )
 
 
-def needs(mode: str, renumber: bool) -> tuple[str, ...]:
-    """The capabilities that a way of pooling relies on."""
+def needs(model: LensModel, mode: str, renumber: bool) -> tuple[str, ...]:
+    """The capabilities that a way of pooling relies on.
+
+    Raises:
+        OptionError: positions that stay, or that are part of the residual.
+    """
+    added = model.position_kind in ("standard", "sinusoidal")
+    if renumber and (added or mode == "broadcast"):
+        where = f"{model.name!r}, whose positions are part of the residual"
+        of = "mode='broadcast'" if mode == "broadcast" else where
+        raise OptionError(f"renumber=True has no meaning for {of}: leave it out")
     if mode == "broadcast":
         return ("edit_resid",)
     return ("resume",) if renumber else ("resume", "positions")
