@@ -206,6 +206,20 @@ class Config:
         return self.sizes[which]
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*quant", "ignore:Sparse")
+def test_numbers_that_are_not_in_memory_are_refused() -> None:
+    @public
+    def read(numbers: int | Sequence[int] | None, rows: Sequence[Float[Tensor, "a"]] = ()) -> None:
+        raise AssertionError("it was called")
+
+    one = torch.tensor([1.0])
+    quantised = torch.quantize_per_tensor(one, 1.0, 0, torch.qint8)
+    for values in (one.to("meta"), one.to_sparse(), quantised):
+        for given in ([values.int() if values is not quantised else values], [None, [values]]):
+            with pytest.raises(OptionError, match=r"dense \(.to_dense\(\)\) and in memory"):
+                read(*given)
+
+
 def test_a_class_is_checked_where_it_is_made_and_used() -> None:
     config = Config(np.float32(0.5), [1, 2])  # type: ignore[arg-type]
     assert config == Config(0.5, (1, 2))

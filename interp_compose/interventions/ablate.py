@@ -11,7 +11,6 @@ from torch import Tensor
 
 from interp_compose._public import public
 from interp_compose.errors import InputError, InterventionError, LayerError, OptionError
-from interp_compose.interventions.block import intervention
 from interp_compose.interventions.call_positions import CallPositions
 from interp_compose.interventions.record import AblationRecord
 from interp_compose.interventions.select import (
@@ -21,6 +20,7 @@ from interp_compose.interventions.select import (
     check_to_edit,
     resolve_heads,
 )
+from interp_compose.models.block import intervention
 from interp_compose.models.layers import Layers, resolve_layers
 from interp_compose.models.lens_model import LensModel
 from interp_compose.tensors import seeded

@@ -19,6 +19,7 @@ from interp_compose.interventions.select import (
     resolve_positions,
 )
 from interp_compose.models.lens_model import LensModel
+from interp_compose.models.recompute import recalled
 from interp_compose.types import Side
 
 _COLLAPSED: WeakKeyDictionary[LensModel, PooledLayout] = WeakKeyDictionary()
@@ -147,6 +148,10 @@ class CallPositions:
         Raises:
             InterventionError: there was no prompt of two tokens or more before it.
         """
+        batch, length = activation.shape[:2]
+        return recalled((self, side, batch, length), lambda: self._like(activation, side))
+
+    def _like(self, activation: Tensor, side: Side) -> Bool[Tensor, "batch pos"]:
         batch, length = activation.shape[:2]
         if self.in_call or length > 1 or self.positions is None:
             flags = self.flags(batch, length, activation.device, side=side)

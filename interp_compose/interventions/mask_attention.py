@@ -19,7 +19,6 @@ from torch import Tensor
 
 from interp_compose._public import public
 from interp_compose.errors import InterventionError
-from interp_compose.interventions.block import Record, intervention
 from interp_compose.interventions.call_positions import CallPositions
 from interp_compose.interventions.select import (
     Heads,
@@ -28,8 +27,10 @@ from interp_compose.interventions.select import (
     resolve_heads,
 )
 from interp_compose.models.attention import AttentionSite
+from interp_compose.models.block import Record, intervention
 from interp_compose.models.layers import Layers, resolve_layers
 from interp_compose.models.lens_model import LensModel
+from interp_compose.models.recompute import recalled
 
 MASKED_SCORE = torch.finfo(torch.float16).min / 2
 """Scores below this are masked by the model. Its masks are minus infinity or the lowest number of
@@ -245,6 +246,9 @@ class _Pairs:
         self, site: AttentionSite, scores: Float[Tensor, "batch head query key"]
     ) -> Bool[Tensor, "batch query key"]:
         """True where the edge from a query to a key is knocked out in one attention."""
+        return recalled((self, site, scores.shape), lambda: self._looked_up(site, scores))
+
+    def _looked_up(self, site: AttentionSite, scores: Tensor) -> Bool[Tensor, "batch query key"]:
         batch, _, n_queries, n_keys = scores.shape
         more, device = n_keys - n_queries, scores.device
         if self._keys.in_call:  # more: a sink, a column of the softmax that is no position

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from interp_compose._public import public
 from interp_compose.errors import LayerError
-from interp_compose.interventions.block import intervention
 from interp_compose.interventions.call_positions import CallPositions
 from interp_compose.interventions.record import AblationRecord
 from interp_compose.interventions.select import Positions, check_to_edit
+from interp_compose.models.block import intervention
 from interp_compose.models.layers import Layers, resolve_layers
 from interp_compose.models.lens_model import LensModel
 from interp_compose.types import HookFn, Side

@@ -10,8 +10,8 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from interp_compose.errors import InterventionError
-from interp_compose.interventions.block import Record
 from interp_compose.interventions.call_positions import CallPositions
+from interp_compose.models.block import Record
 from interp_compose.models.lens_model import LensModel
 from interp_compose.types import HookFn
 

@@ -30,6 +30,7 @@ from interp_compose.models.attention import (
     is_edited,
     unedited,
 )
+from interp_compose.models.block import intervention
 from interp_compose.models.capabilities import Capabilities, prove_capabilities
 from interp_compose.models.effective_weights import INSERTED, acting
 from interp_compose.models.exclusive import Exclusive
@@ -48,7 +49,7 @@ from interp_compose.models.hooks import (
 from interp_compose.models.layers import resolve_layer
 from interp_compose.models.padding import PaddingProof
 from interp_compose.models.prefix import Kept, Prefix
-from interp_compose.models.recompute import recomputing
+from interp_compose.models.recompute import recomputing, refuse_recording
 from interp_compose.models.rotary import LengthLimit
 from interp_compose.models.sentence_config import SentenceConfig
 from interp_compose.models.texts import Inputs, Tokenized, as_call, tokenized
@@ -595,7 +596,7 @@ class LensModel(ABC):
         with self.hooks(fwd_hooks):
             return self.forward(tokens, attention_mask=attention_mask, read=read)
 
-    @contextmanager
+    @intervention
     def hooks(
         self,
         fwd_hooks: Sequence[tuple[str | Callable[[str], bool], HookFn]],
@@ -634,7 +635,7 @@ class LensModel(ABC):
             self.proofs.prove_edits(log.edited)
             self.proofs.prove_shown(log.read)
 
-    @contextmanager
+    @intervention
     def editing_attention(
         self, edits: Mapping[int, AttentionEdit] | Mapping[AttentionSite, AttentionEdit]
     ) -> Iterator[LensModel]:
@@ -684,7 +685,7 @@ class LensModel(ABC):
                 "and load it again."
             )
 
-    @contextmanager
+    @intervention
     def activation_checkpointing(self) -> Iterator[None]:
         """Calls inside the ``with`` block keep less for the backward pass, and compute it again.
 
@@ -884,7 +885,8 @@ class LensModel(ABC):
     def _wrapped(self, depth: int) -> ForwardFn:
         if depth == 0:
             return lambda tokens, mask, read: self._forward(tokens, mask, read=read)
-        (_, wrapper), inner = self._wrappers[depth - 1], self._wrapped(depth - 1)
+        (opened, wrapper), inner = self._wrappers[depth - 1], self._wrapped(depth - 1)
+        refuse_recording(opened.name)
         return lambda tokens, mask, read: wrapper(inner, tokens, mask, read)
 
     @contextmanager
@@ -952,14 +954,14 @@ class LensModel(ABC):
 
     def _hooks_of_the_lens(self) -> Mapping[int, Any]:
         """Handles at hook points that were there at loading and are a framework's, or of which the
-        lens does not record whose they are (transformer-lens 3.9); by identity, and kept, so that
-        no later one takes it over."""
+        lens does not record whose they are (transformer-lens 3.9), and PyTorch's functions of them;
+        by identity, and kept, so that no later one takes it over."""
         handles = (
-            handle
+            (handle, {**point._forward_hooks, **point._backward_hooks}.get(handle.hook.id))
             for point in self.lens.hook_dict.values()
             for handle in (*point.fwd_hooks, *point.bwd_hooks)
         )
-        return {id(handle): handle for handle in handles if not of_the_user(handle)}
+        return {id(one): one for both in handles if not of_the_user(both[0]) for one in both}
 
     # ---- weights, mode and device --------------------------------------------------------
 

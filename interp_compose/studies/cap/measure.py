@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose.checks import check_numbers
-from interp_compose.errors import InterventionError, OptionError
+from interp_compose.errors import InterventionError
 from interp_compose.interventions.pool_at import needs
 from interp_compose.interventions.pooling import (
     How,
@@ -109,12 +109,11 @@ def _planned(
     check_numbers(asked.seed, asked.batch_size)
     poolings = poolings_of(asked.pooling, model)
     collapses = asked.mode == "collapse"
-    if asked.renumber and not collapses:
-        raise OptionError("renumber=True has no meaning for mode='broadcast': leave it out")
+    needed = ("resume", *needs(model, asked.mode, asked.renumber))
     layers = resolve_layers(asked.layers, model.n_layers)
     remedy = "Use mode='broadcast', or shorter prompts." if collapses else None
     items, skipped = prepared(remedy)
-    model.require("resume", *needs(asked.mode, asked.renumber))
+    model.require(*needed)
     if not any(item.affected for item in items):
         raise InterventionError(
             f"pooling would change none of the {len(items)} examples: every {asked.unit} is a "

@@ -11,7 +11,7 @@ import pytest
 from interp_compose.errors import DataFormatError, InputError, MissingDataError
 from interp_compose.papers.lrf.tasks import cognition as module
 from interp_compose.papers.lrf.tasks.cognition import CompoundTest, load_compounds
-from interp_compose.tasks.published import PUBLISHED, altered
+from interp_compose.tasks.published import PUBLISHED, altered, rows_sha256
 from interp_compose.tasks.sequences import SequencePair, load_sequences
 
 LEXICON = (
@@ -100,6 +100,23 @@ def test_the_compound_test_needs_no_training_data(folder: Path) -> None:
         load_sequences("cognition", data_dir=folder)
     with pytest.raises(MissingDataError, match="there is no .*nowhere: it is eval/lexicon of"):
         load_compounds(folder, lexicon=folder / "nowhere")
+
+
+@pytest.mark.parametrize("file", ["cg-test.zh", "lexicon"])
+def test_an_altered_compound_test_says_so(
+    file: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    test = load_compounds(folder)
+    rows = {
+        "cg-test": rows_sha256(test.pairs),
+        "lexicon": rows_sha256(f"{atom}\t{'/'.join(of)}" for atom, of in test.lexicon.items()),
+    }
+    monkeypatch.setitem(PUBLISHED, "CoGnition", rows)
+    assert load_compounds(folder) == test
+    path = folder / "cg-test" / file if file == "cg-test.zh" else folder.parent / "eval" / file
+    write(path, [path.read_text(encoding="utf-8").replace("狗", "猫", 1)])
+    with pytest.warns(UserWarning, match=f"is altered: the rows of {file[:7]} .SHA-256"):
+        load_compounds(folder)
 
 
 MISMATCHED = [

@@ -7,8 +7,11 @@ import warnings
 from collections.abc import Iterator
 
 import pytest
+import torch
 
-from interp_compose.interventions.block import intervention
+from interp_compose.models.block import intervention
+from tests.interventions.shared import make
+from tests.models.test_copying import TOKENS
 
 inside: list[str] = []
 
@@ -37,6 +40,21 @@ def test_one_block_as_a_decorator_may_be_nested() -> None:
 
     assert depth(2) == 3
     assert inside == []
+
+
+def test_blocks_of_a_model_may_be_entered_again() -> None:
+    model = make("GPT-2")
+    block = model.hooks([("blocks.0.hook_attn_out", lambda activation, hook: activation * 0)])
+    with torch.no_grad():
+        clean = model(TOKENS)
+        with block, block:
+            edited = model(TOKENS)
+        assert not torch.equal(edited, clean)
+        with block:
+            assert torch.equal(model(TOKENS), edited)
+        assert torch.equal(model(TOKENS), clean)
+    with model.activation_checkpointing():
+        pass
 
 
 def test_a_block_that_is_never_entered_says_so() -> None:
