@@ -117,7 +117,8 @@ def as_if_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         return together.SweepPlan(work, configs, number, f"{module}:train_many")
 
     for study in ("task_phases", "text_phases"):
-        monkeypatch.setattr(f"interp_compose.papers.complexity.studies.{study}.measure.plan_of", plan)
+        place = f"interp_compose.papers.complexity.studies.{study}.measure"
+        monkeypatch.setattr(f"{place}.plan_of", plan)
 
 
 def tasks(out: Path) -> Any:
