@@ -8,8 +8,9 @@ W = f(I) - f(0) and b = f(0), and f has to be that map on random input.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from types import CellType, FunctionType, MethodType
 from typing import Any, Final
 
 import torch
@@ -63,7 +64,7 @@ def acting(lens: nn.Module, *parts: Any, name: str = "") -> Iterator[bool]:
     places = list(dict.fromkeys(place for root in roots for place in wrapped(root)))
     for one in (one for root in roots for one in root.modules()):
         if not all(map(of_a_framework, _hooks(one))):
-            warn(f"{_path(lens, one)} has forward hooks, and its weight is read without them")
+            warn(f"{path_of(lens, one)} has forward hooks, and its weight is read without them")
     layers: dict[nn.Module, nn.Module | None] = {}
     for *_, module in places:
         with suppress(Exception):  # each wrapper raises its own
@@ -71,7 +72,7 @@ def acting(lens: nn.Module, *parts: Any, name: str = "") -> Iterator[bool]:
         if layers.get(module) is None:
             kind = f"{type(module).__module__}.{type(module).__qualname__}"
             raise CapabilityError(
-                f"{_path(lens, module)}, a {kind}, has no weight that could be read: what it "
+                f"{path_of(lens, module)}, a {kind}, has no weight that could be read: what it "
                 "computes is no affine map of its input alone. Merge it into a plain layer first "
                 "(of peft: model.merge_and_unload() before load_model), or read its parts from "
                 "model.state_dict()."
@@ -104,10 +105,70 @@ def wrapped(root: nn.Module) -> Iterator[tuple[nn.Module, str, nn.Module]]:
                 yield holder, at, module
 
 
-def _path(lens: nn.Module, module: nn.Module) -> str:
+def places(
+    lens: nn.Module, parts: Sequence[nn.Module]
+) -> Iterator[tuple[nn.Module, list[str], nn.Module | None]]:
+    """Where in ``lens`` and the model that it wraps are ``parts``, what they lie in, and what is
+    wrapped in them: what holds each, and its path from there. Behind a list of ``parts`` is none.
+    """
+    run: nn.Module | None = getattr(lens, "original_model", None)
+    inside = {one for part in parts for one in part.modules() if INSERTED in one._modules}
+    for holder in () if run is None else (*run.modules(), lens):
+        held: dict[str, nn.Module | None] = {}
+        for at, part in holder._modules.items() if not isinstance(holder, nn.ModuleList) else ():
+            if isinstance(part, nn.ModuleList):
+                held |= {f"{at}.{number}": one for number, one in part._modules.items()}
+                held |= {} if set(parts).isdisjoint(part) else {f"{at}.{len(part)}": None}
+            elif at != INSERTED and part is not None:
+                held[at] = part
+        for path, one in held.items():
+            if one is None or not inside.isdisjoint(one.modules()):
+                yield holder, path.split("."), one
+
+
+def is_at(holder: nn.Module, path: Sequence[str], part: nn.Module | None) -> bool:
+    """Whether a part is at its one of :func:`places`, maybe inside of other wrappers."""
+    now: nn.Module | None = holder
+    for at in path:
+        now = None if now is None else now._modules.get(at)
+    while part is not None and now is not part and now is not None:
+        now = now._modules.get(INSERTED)
+    return now is part
+
+
+def path_of(lens: nn.Module, module: nn.Module) -> str:
     model: nn.Module = getattr(lens, "original_model", lens)
-    names: dict[nn.Module, str] = {one: name for name, one in model.named_modules()}
+    names: dict[nn.Module, str] = {lens: "lens"}
+    names |= {one: name for name, one in model.named_modules()}
     return names.get(module, "a layer").replace(f".{INSERTED}", "")
+
+
+def deep_copied(value: Any, memo: dict[int, Any]) -> Any:
+    """A deep copy in which forward passes that were written into a module read the copy:
+    :func:`copy.deepcopy` shares functions, and those of TransformerLens in Falcon hold modules of
+    the original."""
+    copied = copy.deepcopy(value, memo)
+
+    def here(one: Any) -> Any:
+        of = getattr(one, "__self__", one)
+        if not isinstance(of, nn.Module) or id(of) not in memo:
+            return one
+        return (
+            MethodType(one.__func__, memo[id(of)]) if isinstance(one, MethodType) else memo[id(of)]
+        )
+
+    for part in [one for one in memo.values() if isinstance(one, nn.Module)]:
+        forward = vars(part).get("forward")
+        function = getattr(forward, "__func__", forward)
+        if isinstance(function, FunctionType):
+            cells = tuple(CellType(here(cell.cell_contents)) for cell in function.__closure__ or ())
+            defaults = tuple(map(here, function.__defaults__ or ()))
+            own = FunctionType(
+                function.__code__, function.__globals__, function.__name__, defaults, cells
+            )
+            own.__kwdefaults__ = function.__kwdefaults__
+            part.forward = MethodType(own, part) if isinstance(forward, MethodType) else own
+    return copied
 
 
 def _hooks(module: nn.Module) -> tuple[Any, ...]:
@@ -119,7 +180,7 @@ def _multiplies(module: nn.Module) -> bool:
     forward = vars(module).get("forward", type(module).forward)
     written = str(getattr(forward, "func", forward).__module__)  # accelerate's is a partial
     setting = (type(one).__module__.startswith("torch.nn.utils") for one in _hooks(module))
-    return written.startswith(PLAIN) and not any(setting)
+    return written.startswith(PLAIN) and hasattr(module, "weight") and not any(setting)
 
 
 def _plain(module: nn.Module) -> nn.Module | None:
@@ -176,7 +237,7 @@ def _function(module: nn.Module) -> Callable[[Tensor], Tensor]:
     """``module`` in float64 and evaluation mode, without hooks of the user's, with gradients."""
     values = [one for part in module.modules() for one in vars(part).values()]
     values += [one for held in values if isinstance(held, dict) for one in held.values()]
-    twin = copy.deepcopy(module, {id(one): one for one in values if isinstance(one, Tensor)})
+    twin = deep_copied(module, {id(one): one for one in values if isinstance(one, Tensor)})
     for part in twin.modules():
         part.training = False  # train(False) of some wrappers writes into their weights
         for hooks in (part._forward_pre_hooks, part._forward_hooks):

@@ -107,11 +107,17 @@ def generated(
     inputs: Inputs,
     tokens: Int[Tensor, "batch pos"],
     mask: Int[Tensor, "batch pos"],
-    max_new_tokens: int,
+    max_new_tokens: int | None,
     options: Mapping[str, Any],
 ) -> Any:
     """See :meth:`LensModel.generate`; ``tokens`` and ``mask`` are the checked ``inputs``."""
-    _check(model, tokens, mask, max_new_tokens, options)
+    stated = vars(options["generation_config"]) if options.get("generation_config") else {}
+    stated = {name: value for name, value in stated.items() if value is not None}
+    if max_new_tokens is None:
+        max_new_tokens = int(stated.get("max_new_tokens", 0 if "max_length" in stated else 10))
+    if max_new_tokens:
+        stated.pop("max_length", None)  # Hugging Face gives way to max_new_tokens as well
+    _check(model, tokens, mask, max_new_tokens, {**stated, **options})
     prompt = Prompt(tokens, mask)
     given, real = _seen_by_hugging_face(model, prompt)
     limit = model.n_ctx - int(real.sum(dim=1).max()) + 1
@@ -128,9 +134,11 @@ def generated(
         if caches:
             module = model.lens.original_model
         else:
-            _check_without_cache(model, options)
+            _check_without_cache(model, config, options)
             module = _as_function(model, prompt, given.shape[1])
             config.use_cache = False
+        # Hugging Face would fill in the module's own for every None of the config's.
+        own, module.generation_config = module.generation_config, type(config)()
         try:
             out = module.generate(
                 given, generation_config=config, attention_mask=real.long(), **beside
@@ -143,6 +151,8 @@ def generated(
             raise OptionError(
                 f"Hugging Face's generate refuses {_short(options)}: {first_line(refusal, 300)}"
             ) from refusal
+        finally:
+            module.generation_config = own
     if isinstance(inputs, Tensor) or not isinstance(out, Tensor):
         return out
     texts = _texts(model, prompt, out, given.shape[1], config)
@@ -276,11 +286,11 @@ def _check(
             f"{model.name!r} ({model.architecture}) is an encoder and predicts no next token; load "
             "a decoder or an encoder–decoder to generate."
         )
-    if max_new_tokens < 1:
-        raise OptionError(f"max_new_tokens={max_new_tokens}: expected 1 or more")
     for name in options:
         if name in INSTEAD:
             raise OptionError(f"generate({name}=…) is not supported: {INSTEAD[name]}.")
+    if max_new_tokens < 1:
+        raise OptionError(f"max_new_tokens={max_new_tokens}: expected 1 or more")
     at_end = (mask[:, -1] == 0) | ~model.predicts(tokens)[:, -1]
     if bool(at_end.any()):
         raise InputError(
@@ -289,14 +299,21 @@ def _check(
         )
 
 
-def _check_without_cache(model: LensModel, options: Mapping[str, Any]) -> None:
+def _check_without_cache(model: LensModel, config: Any, options: Mapping[str, Any]) -> None:
     acting = model.active_hooks
     why = f"{', '.join(acting[:3])} act" if acting else "this model has no cache"
     for name in READ_BY_CALLS:
-        if options.get(name):
+        if getattr(config, name):
             raise OptionError(
                 f"generate({name}=True) cannot be had here ({why}): run model.run_with_cache on "
                 "the tokens that are returned."
+            )
+    off = {"encoder_no_repeat_ngram_size": 0, "encoder_repetition_penalty": 1.0}
+    for name in off if len(model.stacks) > 1 else ():
+        if getattr(config, name) not in (None, off[name]):
+            raise OptionError(
+                f"generate({name}=…) reads the source, which cannot be had here: pass "
+                f"{name}={off[name]}."
             )
     if options.get("use_cache") or options.get("cache_implementation"):
         raise OptionError(
@@ -306,20 +323,21 @@ def _check_without_cache(model: LensModel, options: Mapping[str, Any]) -> None:
 
 
 def _config(model: LensModel, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Hugging Face's generation config (the model's own, if it brought one) with the options in it,
-    and those that go beside it."""
+    """Hugging Face's generation config, and the options that go beside it. As of its ``generate``,
+    an option, be it None, goes before the config that is passed, and what that leaves None is as
+    the model's own config states."""
     from transformers import GenerationConfig
 
-    module = getattr(model.lens, "original_model", None)
-    stated = getattr(module, "generation_config", None)
     asked = dict(options)
-    config = asked.pop("generation_config", None) or stated or GenerationConfig()
-    config = deepcopy(config)
+    config = deepcopy(asked.pop("generation_config", None)) or GenerationConfig()
+    stated = getattr(getattr(model.lens, "original_model", None), "generation_config", None)
+    if stated is not None:
+        config.update(**stated.to_dict(), defaults_only=True, allow_custom_entries=True)
     beside: dict[str, Any] = config.update(**asked)
     config.max_length = None
     config.forced_bos_token_id = config.decoder_start_token_id = None  # the prompt begins with them
     tokenizer = None if model.tokenizer is None else output_tokenizer(model)
-    if config.eos_token_id is None:
+    if config.eos_token_id is None and "eos_token_id" not in options:
         config.eos_token_id = getattr(tokenizer, "eos_token_id", None)
     eos = config.eos_token_id
     of_rows = (config.pad_token_id, getattr(tokenizer, "pad_token_id", None))

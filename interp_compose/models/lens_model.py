@@ -22,6 +22,7 @@ from interp_compose.errors import (
     OptionError,
     PositionError,
     PromptError,
+    shortened,
 )
 from interp_compose.models.activations import Activations, Names, captured, read_at
 from interp_compose.models.attention import (
@@ -32,7 +33,7 @@ from interp_compose.models.attention import (
 )
 from interp_compose.models.block import intervention
 from interp_compose.models.capabilities import Capabilities, prove_capabilities
-from interp_compose.models.effective_weights import INSERTED, acting
+from interp_compose.models.effective_weights import INSERTED, acting, is_at, path_of, places
 from interp_compose.models.exclusive import Exclusive
 from interp_compose.models.found_hooks import found_hooks, of_the_user
 from interp_compose.models.generate import generated
@@ -163,6 +164,8 @@ class LensModel(ABC):
         self.hook_versions: dict[int, str | None] = {}
         """Of the hooks that :meth:`hooks` opened, by the identity of their handles."""
         self._built_in = self._hooks_of_the_lens()
+        norms = [part for name, part in lens.named_children() if name.endswith("ln_final")]
+        self._places = list(places(lens, [*self.blocks, *norms]))
 
     if not TYPE_CHECKING:  # a type checker refuses unknown names itself
 
@@ -547,7 +550,7 @@ class LensModel(ABC):
     def generate(
         self,
         tokens: Inputs,
-        max_new_tokens: int = 10,
+        max_new_tokens: int | None = None,
         *,
         attention_mask: Int[Tensor, "batch pos"] | None = None,
         **options: Any,
@@ -562,7 +565,8 @@ class LensModel(ABC):
         Args:
             tokens: texts, or ids padded on the left; of an encoder–decoder, a source and the
                 beginning of its target.
-            max_new_tokens: for each row, unless its end comes before.
+            max_new_tokens: for each row, unless its end comes before; what a ``generation_config``
+                that is passed states, or 10.
             attention_mask: 0 at padding; texts make their own.
             options: Hugging Face's: ``do_sample``, ``num_beams``, ``temperature``, ``top_p``,
                 ``num_return_sequences``, ``stop_strings``, ``return_dict_in_generate`` …. What is
@@ -581,6 +585,7 @@ class LensModel(ABC):
             PromptError: more tokens than the model reads.
         """
         ids, mask = self._checked(tokens, attention_mask)
+        self.check_in_place()
         with self._read_by_name(ids):
             return generated(self, tokens, ids, mask, max_new_tokens, options)
 
@@ -893,6 +898,7 @@ class LensModel(ABC):
     def _own_run(self) -> Iterator[None]:
         """Blocks run by this object, and not past it, for the length of a ``with`` block."""
         with self.exclusive.held(self.name):
+            self.check_in_place()
             self._running += 1
             try:
                 yield
@@ -907,6 +913,21 @@ class LensModel(ABC):
         """Refuse a run of some blocks by the user, not by a wrapper of a call."""
         if not self._calling:
             self.refuse_wrappers("a run of some of its blocks")
+
+    def check_in_place(self) -> None:
+        """Refuse a model whose wrapped module runs other layers than TransformerLens shows.
+
+        Raises:
+            CapabilityError: names the first that was moved, replaced, added or removed.
+        """
+        for holder, path, part in self._places:
+            if not is_at(holder, path, part):
+                where = ".".join([path_of(self.lens, holder), *path]).lstrip(".")
+                raise CapabilityError(
+                    f"{where} of {self.name!r} was moved, replaced, added or removed since the "
+                    "model was loaded, and hooks and weights would be of what was there. Undo it, "
+                    "or change the module first and load it again with load_model."
+                )
 
     def refuse_wrappers(self, what: str) -> None:
         """Refuse what a wrapper of :meth:`around` would not act on.
@@ -971,19 +992,32 @@ class LensModel(ABC):
 
         Raises:
             OptionError: a name outside ``WEIGHT_NAMES``.
-            CapabilityError: this architecture has no such weight, or layers of several shapes; or
-                a module in its place is no affine map.
+            CapabilityError: this architecture, or one of its layers, has no such weight, or layers
+                of several shapes; or a module in its place is no affine map.
         """
         if name not in WEIGHT_NAMES:
             raise OptionError(f"unknown weight {name!r}: expected one of {', '.join(WEIGHT_NAMES)}")
+        self.check_in_place()
         with acting(self.lens, self.lens, name=name):
             try:
                 weight = getattr(self.lens, name)
+                in_blocks = [
+                    layer
+                    for layer, block in enumerate(self.blocks)
+                    if any(isinstance(getattr(one, name, None), Tensor) for one in block.children())
+                ]
             except (AttributeError, NotImplementedError, ValueError, RuntimeError) as missing:
                 raise CapabilityError(
                     f"{self.architecture} offers no stacked {name!r} ({missing}); read it from "
                     "model.state_dict() by its own name."
                 ) from missing
+        lacking = [layer for layer in range(self.n_layers) if layer not in in_blocks]
+        if in_blocks and lacking:
+            raise CapabilityError(
+                f"{self.name!r} has {name!r} in layers {shortened(str(in_blocks), 150)} and not in "
+                f"{shortened(str(lacking), 150)}: a stack would number them otherwise. Read it "
+                "from model.blocks[layer], or from model.state_dict()."
+            )
         if not isinstance(weight, Tensor):
             raise CapabilityError(f"{self.architecture} has no weight {name!r}.")
         return weight

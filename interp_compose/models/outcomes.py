@@ -53,7 +53,7 @@ def guarded(check: Callable[[], Outcome]) -> Outcome:
     except InterpComposeError as refusal:
         return Outcome("refused", f"{type(refusal).__name__}: {first_line(refusal)}")
     except (
-        *(RuntimeError, ValueError, TypeError, AttributeError, KeyError, IndexError),
-        *(NotImplementedError, AssertionError),
+        *(ArithmeticError, AssertionError, AttributeError, LookupError),
+        *(RuntimeError, TypeError, ValueError),
     ) as error:  # whatever a wrapper throws at a request that it does not know
         return Outcome("refused", f"{type(error).__name__}: {first_line(error)}")

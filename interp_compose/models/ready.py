@@ -43,7 +43,9 @@ def check_model(model: LensModel) -> None:
 
 
 def check_unedited(model: LensModel, why: str) -> None:
-    """Refuse a model inside any intervention; ``why`` goes on after "which"."""
+    """Refuse a model inside any intervention, or whose layers were moved; ``why`` goes on after
+    "which"."""
+    model.check_in_place()
     if model.active_hooks:
         acting = ", ".join(model.active_hooks)
         raise InterventionError(

@@ -124,11 +124,12 @@ def left_out(model: LensModel) -> tuple[str, ...]:
 
 
 def check_plain(model: LensModel) -> None:
-    """Refuse weights whose stored numbers are not their values.
+    """Refuse weights whose stored numbers are not their values, or not those that calls read.
 
     Raises:
         CapabilityError: names the weight, what it is, and what to load instead.
     """
+    model.check_in_place()
     for name, weight in model.lens.named_parameters():
         reason = _not_plain(weight)
         if reason:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from torch import Tensor
 from interp_compose._public import public
 from interp_compose.errors import CapabilityError, CorruptFileError, InputError, OptionError
 from interp_compose.models.bridge import settled
+from interp_compose.models.effective_weights import deep_copied
 from interp_compose.models.hooks import in_evaluation_mode
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import adapter_states
@@ -39,7 +39,7 @@ def copy_model(model: LensModel, memo: dict[int, Any] | None = None) -> LensMode
     memo = {} if memo is None else memo
     memo |= {id(t): t.detach() for t in left if isinstance(t, Tensor) and not t.is_leaf}
     copied = memo[id(model)] = object.__new__(type(model))
-    vars(copied).update(copy.deepcopy(vars(model), memo))
+    vars(copied).update(deep_copied(vars(model), memo))
     settled(copied.lens)
     copied._built_in = copied._hooks_of_the_lens()
     addresses = {weight.data_ptr() for weight in model.parameters()}
@@ -55,7 +55,8 @@ def copy_model(model: LensModel, memo: dict[int, Any] | None = None) -> LensMode
 
 @torch.no_grad()
 def _alike(model: LensModel, copied: LensModel) -> bool:
-    tokens = torch.arange(min(4, model.n_ctx), device=model.device)[None] % model.d_vocab
+    tokens = model.random_tokens(1, min(4, model.n_ctx), torch.Generator().manual_seed(0))
+    tokens = tokens.to(model.device)
     with in_evaluation_mode(model.lens), in_evaluation_mode(copied.lens):
         # NaN is copied as NaN: a broken model is not the copy's fault.
         return torch.allclose(model(tokens), copied(tokens), rtol=0, atol=0, equal_nan=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
+from copy import deepcopy
 from functools import cache, partial
 from typing import Any
 
@@ -241,6 +242,10 @@ def test_encoder_decoders_go_on_with_their_target() -> None:
         if words is None:
             rows = greedy_search(model, source, mask[:, :-1], max_length=NEW, eos=907)
             assert rows == of_target[:, 1:].tolist()
+    with pytest.raises(
+        OptionError, match="reads the source, .*pass encoder_no_repeat_ngram_size=0"
+    ):
+        model.generate(tokens, NEW, encoder_no_repeat_ngram_size=2)
 
 
 def test_texts_come_back_up_to_their_end() -> None:
@@ -254,6 +259,33 @@ def test_texts_come_back_up_to_their_end() -> None:
     assert model.generate('a young dog is called a "', 9, stop_strings="the").endswith("puppythe")
 
 
+@torch.no_grad()
+def test_options_are_those_of_hugging_face_with_and_without_an_intervention() -> None:
+    torch.manual_seed(0)
+    own = hf.GPT2LMHeadModel(hf.GPT2Config(**architectures._GPT2)).eval()
+    model = load_model(deepcopy(own))
+    tokens = TOKENS[:1]
+    first = int(own.generate(tokens, max_new_tokens=1)[0, -1])
+    for config in (own.generation_config, model.lens.original_model.generation_config):
+        config.update(eos_token_id=first, repetition_penalty=1.5)
+    stated = deepcopy(model.lens.original_model.generation_config)
+    configured = partial(hf.GenerationConfig, pad_token_id=0)
+    for options, length in (
+        ({"max_new_tokens": 5}, 1),
+        ({"max_new_tokens": 5, "eos_token_id": None}, 5),
+        ({"max_new_tokens": 5, "repetition_penalty": None, "min_new_tokens": 4}, None),
+        ({"generation_config": configured(max_new_tokens=5, eos_token_id=None)}, 1),
+        ({"generation_config": configured(max_new_tokens=12), "eos_token_id": None}, 12),
+        ({"generation_config": configured(max_length=9, max_new_tokens=5, min_length=9)}, None),
+    ):
+        expected = own.generate(tokens, **options)
+        assert length in (None, expected.shape[1] - tokens.shape[1])
+        assert torch.equal(model.generate(tokens, **options), expected), options
+        with model.hooks([("blocks.0.hook_resid_pre", lambda value, hook: value.clone())]):
+            assert torch.equal(model.generate(tokens, **options), expected), options
+    assert model.lens.original_model.generation_config.to_dict() == stated.to_dict()
+
+
 def test_what_cannot_be_generated_is_refused() -> None:
     model = shared("GPT-2")
     right = MASK.flip(1)
@@ -263,6 +295,12 @@ def test_what_cannot_be_generated_is_refused() -> None:
         (model, {"max_new_tokens": 56}, PromptError, "reads 61 tokens, so that at most 55 can"),
         (model, {"attention_mask": right}, InputError, "row 1 ends in padding"),
         (model, {"max_length": 9}, OptionError, r"max_length=…\) is not supported: pass max_new"),
+        (
+            model,
+            {"generation_config": hf.GenerationConfig(max_length=9)},
+            OptionError,
+            r"max_length=…\) is not supported: pass max_new",
+        ),
         (model, {"guidance_scale": 2.0}, OptionError, "calls the model on other prompts"),
         (model, {"colour": "red"}, OptionError, "Hugging Face's generate refuses colour='red'.*co"),
     ]

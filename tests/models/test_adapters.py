@@ -321,6 +321,22 @@ def test_adapters_of_layers_that_hold_their_weight_turned_and_of_biases() -> Non
         close(model.weight(f"b_{name}")[1], bias)
 
 
+@of_peft
+@needs_tl4
+@torch.no_grad()
+def test_adapters_around_layers_whose_forward_pass_was_written_anew(tmp_path: Path) -> None:
+    """TransformerLens writes one into each linear layer of Falcon, which holds that layer."""
+    tuned = adapted("LoraConfig", "Falcon", r=2, target_modules=["dense"]).base_model.model
+    logits, model = tuned(IDS).logits, load_model(tuned)
+    part = model.lens.blocks[1].attn.o.original_component
+    weight = part.base_layer.weight + part.get_delta_weight("default")
+    close(merged(model)[1, "W_O"], weight)
+    close(model.weight("W_O")[1].flatten(0, 1).mT, weight)
+    with pytest.warns(UserWarning, match="merged into plain weights"):
+        ic.save_pretrained(model, tmp_path / "saved")
+    close(type(tuned).from_pretrained(tmp_path / "saved")(IDS).logits, logits)
+
+
 class Added(nn.Module):
     """LoRA by hand."""
 
@@ -371,6 +387,9 @@ def under(change: Callable[..., Any]) -> Callable[[nn.Linear], nn.Module]:
 WRAPS: dict[str, Callable[[nn.Linear], nn.Module]] = {
     "by hand": Added,
     "by hand, on a reparametrisation": lambda one: Added(parametrizations.weight_norm(one)),
+    "one layer after another": lambda one: nn.Sequential(
+        nn.Linear(one.in_features, 7, bias=False), nn.Linear(7, one.out_features, bias=False)
+    ),
     "a class of one's own": doubled,
     "weight_norm": under(parametrizations.weight_norm),
     "weight_norm, older": under(nn.utils.weight_norm),
@@ -407,6 +426,21 @@ def test_a_weight_is_what_its_module_does(kind: str, before: bool, tmp_path: Pat
     with pytest.warns(UserWarning, match="merged into plain weights"):
         ic.save_pretrained(model, tmp_path / "saved")
     close(type(module).from_pretrained(tmp_path / "saved")(IDS).logits, model(IDS))
+
+
+@needs_tl4
+@pytest.mark.parametrize(("dense", "others"), [([0], [1, 2]), ([1, 2], [0])])
+def test_a_weight_that_some_layers_lack_is_no_stack(dense: list[int], others: list[int]) -> None:
+    module = build("Qwen3-MoE")
+    config = copy.deepcopy(module.config)
+    config.mlp_only_layers = dense
+    model = load_model(type(module)(config).eval())
+    for name in ("W_in", "W_gate", "W_out"):
+        layers = rf"'{name}' in layers {dense} and not in {others}".replace("[", r"\[")
+        with pytest.raises(CapabilityError, match=layers):
+            model.weight(name)
+        assert [one.layer for one in weight_matrices(model, (name,))] == dense
+    assert len(model.weight("W_Q")) == N_LAYERS
 
 
 @pytest.mark.parametrize("kind", [Bent, ByPosition])
@@ -530,6 +564,50 @@ def test_a_module_that_was_replaced_after_loading_is_not_read() -> None:
     with pytest.raises(CapabilityError, match="held W_U when the model was loaded"):
         model.weight("W_U")
     assert model.weight("W_Q").shape[0] == 3
+
+
+def exchanged(layers: nn.ModuleList) -> None:
+    layers[0], layers[1] = layers[1], layers[0]
+
+
+@needs_tl4
+@pytest.mark.parametrize(
+    ("name", "change", "place"),
+    [
+        ("Llama", lambda one: setattr(one.model, "layers", one.model.layers[:2]), "model.layers.2"),
+        ("Llama", lambda one: exchanged(one.model.layers), "model.layers.0"),
+        ("Llama", lambda one: one.model.layers.append(one.model.layers[0]), "model.layers.3"),
+        ("Llama", lambda one: setattr(one.model.layers[0].self_attn, "q_proj", nn.Identity()),
+         "model.layers.0.self_attn.q_proj"),
+        ("Llama", lambda one: setattr(one.model, "norm", nn.Identity()), "model.norm"),
+        ("Llama", lambda one: setattr(one, "model", build("Llama").model), "model"),
+        ("GPT-2", lambda one: setattr(one.transformer.h[1], "mlp", nn.Identity()),
+         "transformer.h.1.mlp"),
+        ("T5", lambda one: exchanged(one.decoder.block), "decoder.block.0"),
+        ("T5", lambda one: one.decoder.block.append(nn.Identity()), "decoder.block.3"),
+    ],
+)  # fmt: skip
+def test_layers_that_were_moved_or_replaced_after_loading_are_refused(
+    name: str, change: Callable[[Any], None], place: str, tmp_path: Path
+) -> None:
+    module = build(name)
+    model = load_model(module)
+    tokens = model.random_tokens(1, 5, torch.Generator().manual_seed(0))
+    model(tokens)
+    change(module)
+    for use in (
+        lambda: model(tokens),
+        lambda: model.generate(tokens, 1),
+        lambda: model.weight("W_Q"),
+        lambda: ic.complexity_report(model, progress=False),
+        lambda: ic.save_pretrained(model, tmp_path / "saved"),
+        lambda: copy.deepcopy(model),
+    ):
+        with pytest.raises(CapabilityError, match=rf"^{place} of '{model.name}' was moved, repl"):
+            use()
+    audit = ic.audit(model, quick=True, progress=False)
+    assert audit.frame["status"].tolist() == ["refused"]
+    assert audit.exit_status == 1
 
 
 @needs_tl4

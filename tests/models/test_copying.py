@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import weakref
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ from tests import architectures
 from tests.interventions.shared import make, params
 from tests.studies.conftest import splitting_tokenizer
 
-KINDS = ("GPT-2", "Gemma 2", "GPT-NeoX", "OPT", "BLOOM", "native", "small, post")
+KINDS = ("GPT-2", "Gemma 2", "GPT-NeoX", "OPT", "BLOOM", "Falcon", "native", "small, post")
 """Attention split and fused, grouped and not, computed by TransformerLens and by the module."""
 TOKENS = torch.tensor([[3, 4, 5, 6, 7], [8, 9, 10, 11, 12]])
 
@@ -77,6 +76,37 @@ def test_a_copy_outlives_the_original(name: str) -> None:
         assert torch.equal(again(TOKENS), before)
 
 
+@architectures.needs_tl4
+@torch.no_grad()
+def test_a_copy_of_two_stacks_runs_its_own_weights() -> None:
+    model = load_model(architectures.build("T5"))
+    tokens = model.random_tokens(2, 6, torch.Generator().manual_seed(0))
+    copied, of_target = copy_model(model), model.predicts(tokens)
+    clean = model(tokens)[of_target]
+    assert torch.equal(copied(tokens)[of_target], clean)
+    for weight in copied.parameters():
+        weight.zero_()
+    assert torch.equal(model(tokens)[of_target], clean)
+    assert not torch.equal(copied(tokens)[of_target], clean)
+
+
+@torch.no_grad()
+def test_a_forward_pass_of_ones_own_reads_the_copy() -> None:
+    module = architectures.build("Llama")
+    first, second = (layer.mlp.down_proj for layer in module.model.layers[:2])
+    through = first.forward
+    first.forward = lambda x: 2 * through(x)
+    second.forward = lambda x, own=second: 2 * torch.nn.functional.linear(x, own.weight)
+    model = load_model(module)
+    copied = copy_model(model)
+    for one in (copied, model):
+        for weight in one.parameters():
+            weight.mul_(1.5)
+        if one is copied:
+            assert not torch.equal(copied(TOKENS), model(TOKENS))
+    assert torch.equal(copied(TOKENS), model(TOKENS))
+
+
 def test_a_broken_model_is_copied_as_it_is() -> None:
     model = make("GPT-2")
     with torch.no_grad():
@@ -114,10 +144,10 @@ def test_open_interventions_are_refused() -> None:
 def test_a_copy_that_shares_or_differs_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     model = make("Llama")
     other = load_model(architectures.build("Llama", seed=1))
-    monkeypatch.setattr(copying, "copy", SimpleNamespace(deepcopy=lambda one, memo: one))
+    monkeypatch.setattr(copying, "deep_copied", lambda one, memo: one)
     with pytest.raises(CapabilityError, match="the copy shares weights with it. Load the model"):
         copy_model(model)
-    monkeypatch.setattr(copying, "copy", SimpleNamespace(deepcopy=lambda one, memo: vars(other)))
+    monkeypatch.setattr(copying, "deep_copied", lambda one, memo: vars(other))
     with pytest.raises(CapabilityError, match="the copy computes something else"):
         copy_model(model)
 

@@ -33,7 +33,7 @@ from interp_compose.models.capabilities import (
 )
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import weights_digest
-from interp_compose.models.outcomes import Outcome, compared, guarded
+from interp_compose.models.outcomes import Outcome, compared
 from interp_compose.models.shown import (
     Recorded,
     attention,
@@ -221,6 +221,23 @@ def test_a_model_that_is_refused_is_a_finding() -> None:
     audit = ic.audit(architectures.build("Mamba"), progress=False)
     assert audit.frame["status"].tolist() == ["refused"]
     assert "State-space" in audit.frame["detail"].item()
+    assert audit.exit_status == 1
+
+
+@pytest.mark.parametrize("named", ["same dtype", "recursion", "KeyError: 'a state'"])
+def test_a_model_that_no_longer_runs_is_refused(named: str) -> None:
+    model = ic.load_model(llama())
+    mlp: Any = model.lens.original_model.model.layers[0].mlp.original_component
+    if named == "same dtype":
+        mlp.to(torch.bfloat16)
+    else:
+        state: dict[str, Any] = (
+            {} if named.startswith("Key") else {"a state": lambda: model(tokens(model))}
+        )
+        mlp.forward = lambda x: state["a state"]()
+    audit = ic.audit(model, quick=True, progress=False)
+    assert audit.frame["status"].tolist() == ["refused"]
+    assert named in audit.frame["detail"].item()
     assert audit.exit_status == 1
 
 
@@ -738,8 +755,22 @@ def test_what_was_compared_at_loading() -> None:
 
     assert loads(small()) == "not tried"
     assert loads(small().lens) == "not tried"
-    module = gpt2()
-    assert loads(module) == "holds"
+    assert loads(gpt2()) == "holds"
+    assert loads("mini-base") == "holds"
+
+
+def test_an_object_that_was_altered_before_it_was_wrapped() -> None:
+    for alter in (
+        each("variance_epsilon", lambda _: 0.3),
+        each("inv_freq", lambda one: one**0.5),
+        each("scaling", lambda one: 1.5 * one),
+        lambda one: setattr(one.model.layers[0].mlp, "act_fn", nn.ReLU()),
+    ):
+        module = llama()
+        alter(module)
+        (row,) = ic.audit(module, quick=True, progress=False).findings.to_dict("records")
+        assert row["check"] == LOADS
+        assert "from a new module of its config" in row["detail"]
 
 
 def each(attribute: str, change: Callable[[Any], Any]) -> Callable[[nn.Module], int]:
@@ -880,9 +911,11 @@ def test_a_layer_at_which_resuming_fails(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "from layer 1" in outcome.detail
 
 
+@pytest.mark.parametrize("frozen", [False, True])
 @torch.no_grad()
-def test_gradients_are_those_of_finite_differences() -> None:
+def test_gradients_are_those_of_finite_differences(frozen: bool) -> None:
     model = small()
+    model.lens.requires_grad_(not frozen)
     assert _gradients(model, tokens(model)).status == "holds"
     mlp: Any = model.blocks[0].mlp
     forward = mlp.forward
@@ -891,9 +924,14 @@ def test_gradients_are_those_of_finite_differences() -> None:
     block: Any = model.blocks[1]
     through = block.forward
     block.forward = lambda resid, *args, **kwargs: through(resid.detach(), *args, **kwargs)
-    outcome = guarded(lambda: _gradients(model, tokens(model)))
-    assert (outcome.status, outcome.detail) != ("holds", "")
-    assert outcome.status in ("wrong", "refused")
+    outcome = _gradients(model, tokens(model))
+    assert (outcome.status, outcome.detail) == (
+        "wrong",
+        "no gradient reaches blocks.0.hook_resid_pre",
+    )
+    outputs = model.blocks[-1].hook_resid_post
+    outputs.register_forward_hook(lambda module, args, out: out.detach())
+    assert _gradients(model, tokens(model)).status == "wrong"
 
 
 def test_gradients_where_the_embeddings_are_read_twice() -> None:

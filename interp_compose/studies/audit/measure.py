@@ -28,6 +28,7 @@ from interp_compose.studies.audit.result import CHECKS, Audit
 from interp_compose.studies.core.command import loaded
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.output import held_folder, write_result
+from interp_compose.types import Read
 
 LENGTH: Final = 7
 """Tokens of each row."""
@@ -50,8 +51,8 @@ def audit(source: Source, asked: AuditOptions) -> Audit:
     in training mode is a finding; all else in evaluation mode.
 
     Args:
-        source: whatever :func:`load_model` takes; of a model that it cannot wrap the only row is
-            that, "refused".
+        source: whatever :func:`load_model` takes; of a model that it cannot wrap, or that does not
+            run, the only row is that, "refused".
         asked: every option.
 
     Raises:
@@ -69,6 +70,7 @@ def _opened(
     config = {"study": "audit", "model": name, "architecture": "", "quick": asked.quick}
     try:
         model = load()
+        model.check_in_place()
     except CapabilityError as refusal:
         return None, Outcome("refused", str(refusal)), config
     about = {
@@ -79,17 +81,22 @@ def _opened(
         "dtype": str(model.dtype).removeprefix("torch."),
         "weights_sha256": weights_digest(model),
     }
-    return model, _compared(source, model), config | about
+    loads = guarded(lambda: _compared(source, model))
+    return None if loads.status == "refused" else model, loads, config | about
 
 
 def _compared(source: Source, model: LensModel) -> Outcome:
-    """What :func:`load_model` compared with the model's own forward pass; what came wrapped is
-    compared now."""
+    """What :func:`load_model` compared with the model's own forward pass, as it made it; an object
+    may have been altered before or since, and is compared now."""
+    with torch.no_grad(), random_states_kept(model.lens):  # whether it runs at all, as it is now
+        tokens = model.random_tokens(1, min(2, model.n_ctx), torch.Generator().manual_seed(0))
+        read: Read = "hidden" if model.bidirectional else "last"
+        model.probing(tokens, torch.ones_like(tokens), read=read)
     module = getattr(model.lens, "original_model", None)
     kind = type(module).__module__.partition(".")[0]
     if module is None or kind == "transformer_lens":
         return Outcome("not tried", "transformers has no such model")
-    if source is not model and source is not model.lens:
+    if isinstance(source, str | Path):
         return Outcome("holds", "load_model compared them")
     with random_states_kept(model.lens):
         return compared_with_new(model)

@@ -51,8 +51,11 @@ def checks_of(
     if compiled:
         checks["a hook added after torch.compile acts"] = _compiled
     return {
-        **{meaning: partial(_capability, model, name) for name, meaning in MEANING.items()},
-        **{name: partial(guarded, partial(check, model, tokens)) for name, check in checks.items()},
+        name: partial(guarded, check)
+        for name, check in (
+            *((meaning, partial(_capability, model, name)) for name, meaning in MEANING.items()),
+            *((name, partial(check, model, tokens)) for name, check in checks.items()),
+        )
     }
 
 
@@ -200,7 +203,9 @@ def _gradients(model: LensModel, tokens: Tensor) -> Outcome:
 
     def passes_on(name: str) -> HookFn:
         def returns_its_own(value: Tensor, hook: Any) -> Tensor:
-            passed[name] = value.view_as(value)
+            # What comes from frozen weights alone has no gradient yet.
+            own = value if value.requires_grad else value.detach().requires_grad_()
+            passed[name] = own.view_as(own)
             return passed[name]
 
         return returns_its_own
@@ -211,6 +216,8 @@ def _gradients(model: LensModel, tokens: Tensor) -> Outcome:
         real = _real(model, tokens, outputs)
         weights = torch.randn(real.shape, generator=generator).to(real)
         score = (real * weights).sum()
+        if not score.requires_grad:
+            return Outcome("wrong", f"no gradient reaches {names[-1]}")
         gradients = torch.autograd.grad(score, [passed[name] for name in names], allow_unused=True)
     for name, gradient in zip(names, gradients, strict=True):
         if gradient is None or not bool(gradient.abs().max() > 0):
