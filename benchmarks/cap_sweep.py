@@ -51,7 +51,7 @@ from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.studies.cap.measure import _measure, batches_of
 from interp_compose.studies.cap.options import CapOptions
-from interp_compose.studies.core.inputs import Batch, Prepared, prepare_all
+from interp_compose.studies.core.inputs import PreparedExample, PromptBatch, prepare_all
 from interp_compose.types import Example
 
 ASKED = CapOptions(controls=False)
@@ -103,12 +103,12 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def compare(
-    model: LensModel, items: Sequence[Prepared], repeats: int, *, hooked: bool
+    model: LensModel, items: Sequence[PreparedExample], repeats: int, *, hooked: bool
 ) -> dict[str, Any]:
     """Medians of several turns; ratios are medians of the turns' own ratios."""
     layers = list(range(model.n_layers))
     parts = batches_of(items, BATCH)
-    batches = [Batch.of([item.prompt for item in part], model.device) for part in parts]
+    batches = [PromptBatch.of([item.prompt for item in part], model.device) for part in parts]
 
     def clean() -> None:
         for batch in batches:
@@ -185,7 +185,7 @@ def synchronised(work: Callable[[], None], device: torch.device) -> None:
 
 
 def hooked_passes(
-    model: LensModel, batch: Batch, items: Sequence[Prepared], layers: Sequence[int]
+    model: LensModel, batch: PromptBatch, items: Sequence[PreparedExample], layers: Sequence[int]
 ) -> None:
     """The obvious way: one full forward pass per layer and protocol."""
     units = batch.layout([item.prompt.groups for item in items]).of_token
@@ -202,7 +202,7 @@ def block(model: LensModel, length: int, keys: int | None = None) -> float:
     return length * dense + 2 * length * (length if keys is None else keys) * model.d_model
 
 
-def operations(model: LensModel, items: Sequence[Prepared], *, whole: bool = False) -> float:
+def operations(model: LensModel, items: Sequence[PreparedExample], *, whole: bool = False) -> float:
     """Multiplications of a sweep over those of a clean pass, from the lengths alone."""
     n_layers = model.n_layers
 
@@ -219,14 +219,14 @@ def operations(model: LensModel, items: Sequence[Prepared], *, whole: bool = Fal
     return (kept + pooled) / clean
 
 
-def n_before(item: Prepared) -> int:
+def n_before(item: PreparedExample) -> int:
     """Tokens before the first unit of several."""
     several = np.flatnonzero(item.prompt.group_sizes() > 1)
     return int(np.flatnonzero(np.isin(item.prompt.groups, several))[0])
 
 
 def growth(
-    model: LensModel, items: Sequence[Prepared], repeats: int, **what: int
+    model: LensModel, items: Sequence[PreparedExample], repeats: int, **what: int
 ) -> dict[str, Any]:
     row = {**what, **compare(model, items, repeats, hooked=False)}
     show(", ".join(f"{name} {value}" for name, value in what.items()), row)
@@ -249,19 +249,19 @@ def show(title: str, row: dict[str, Any]) -> None:
     )
 
 
-def prepared(model: LensModel, texts: Sequence[str]) -> list[Prepared]:
+def prepared(model: LensModel, texts: Sequence[str]) -> list[PreparedExample]:
     examples = [Example(text, "a") for text in texts]
     return prepare_all(model, examples, ASKED)
 
 
-def middle(items: Sequence[Prepared], n: int) -> list[Prepared]:
+def middle(items: Sequence[PreparedExample], n: int) -> list[PreparedExample]:
     """The ``n`` in the middle by length: such as a long run's batches hold, one beside its like."""
     ordered = sorted(items, key=lambda item: (item.n_pooled, item.n_tokens, item.index))
     start = (len(ordered) - n) // 2
     return ordered[start : start + n]
 
 
-def of_length(model: LensModel, texts: Sequence[str], length: int) -> list[Prepared]:
+def of_length(model: LensModel, texts: Sequence[str], length: int) -> list[PreparedExample]:
     """Prompts of just under ``length`` tokens, 256 tokens in all."""
     words = " ".join(texts).split()
     out: list[str] = []
@@ -293,12 +293,12 @@ def peak(what: str, args: argparse.Namespace) -> float:
 
 
 @torch.no_grad()
-def peak_mib(model: LensModel, items: Sequence[Prepared], what: str) -> float:
+def peak_mib(model: LensModel, items: Sequence[PreparedExample], what: str) -> float:
     """What a clean pass or a sweep of one batch holds at most, beyond the model."""
     layers = list(range(model.n_layers))
     model.require("resume", "positions")
     part = batches_of(items, BATCH)[-1]
-    batch = Batch.of([item.prompt for item in part], model.device)
+    batch = PromptBatch.of([item.prompt for item in part], model.device)
     model(batch.tokens[:1, -4:], attention_mask=batch.mask[:1, -4:])
 
     def run() -> None:

@@ -33,7 +33,7 @@ from interp_compose.papers.carma.run import (
     run_version,
 )
 from interp_compose.papers.carma.synonyms.load import synonym_source
-from interp_compose.runs.folder import Plan
+from interp_compose.runs.folder import SweepPlan
 from interp_compose.runs.sweep import sweep
 from interp_compose.stats.seeds import holm, paired_difference
 from interp_compose.training.carma import CarmaConfig
@@ -119,7 +119,7 @@ def run_of(plan: ComparePlan, version: str, out: Path) -> VersionRun:
     """A run of a comparison that is done alone, or was."""
     config = next(one for one in run_configs(plan) if one["version"] == version)
     done = sweep(
-        Plan(WORK, [config], function=TRAIN),
+        SweepPlan(WORK, [config], function=TRAIN),
         lambda config, folder: run_version(plan, config, folder, progress=False),
         out,
         progress=False,

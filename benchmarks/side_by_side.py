@@ -2,7 +2,7 @@
 ``python -m benchmarks.side_by_side``.
 
 Turn about, on the same batches of SCAN: a training step of the default decoder alone, and one of
-several of them side by side (:mod:`interp_compose.papers.shared.training.side_by_side`). For a GPU; on a CPU
+several of them side by side (:mod:`.training.side_by_side`). For a GPU; on a CPU
 there is little to gain.
 """
 

@@ -38,7 +38,7 @@ from interp_compose.interventions.pool_at import pool_at
 from interp_compose.models.embed import embedding_reader
 from interp_compose.models.lens_model import LensModel
 from interp_compose.studies.similarity.measure import (
-    Text,
+    PreparedText,
     prepare_pairs,
 )
 from interp_compose.studies.similarity.options import SimilarityOptions
@@ -116,7 +116,7 @@ def bird(model: LensModel, pairs: Sequence[ic.Pair], repeats: int) -> dict[str, 
 
 
 @torch.no_grad()
-def hooked(model: LensModel, texts: Sequence[Text]) -> None:
+def hooked(model: LensModel, texts: Sequence[PreparedText]) -> None:
     """The obvious way: one full forward pass per layer and protocol."""
     reading = embedding_reader(model, "mean")
     batches = []

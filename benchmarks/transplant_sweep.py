@@ -47,7 +47,7 @@ from benchmarks.common import (
     write,
 )
 from interp_compose.models.lens_model import LensModel
-from interp_compose.studies.core.inputs import Batch, Prepared
+from interp_compose.studies.core.inputs import PreparedExample, PromptBatch
 from interp_compose.studies.core.study import Plan
 from interp_compose.studies.transplant.measure import transplant
 from interp_compose.studies.transplant.options import TransplantOptions
@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     write(f"transplant_sweep_{torch.device(args.device).type}", {**row, **about})
 
 
-def pairs_of(items: Sequence[Prepared]) -> list[TransplantPair]:
+def pairs_of(items: Sequence[PreparedExample]) -> list[TransplantPair]:
     """The ``BATCH`` in the middle by length as targets, those behind them as sources."""
     affected = sorted(
         (item for item in items if item.affected),
@@ -99,7 +99,7 @@ def pairs_of(items: Sequence[Prepared]) -> list[TransplantPair]:
     ]
 
 
-def first_word(item: Prepared) -> tuple[int, int]:
+def first_word(item: PreparedExample) -> tuple[int, int]:
     """The characters of the first word of several tokens."""
     groups = item.prompt.groups
     unit = int(np.flatnonzero(item.prompt.group_sizes() > 1)[0])
@@ -111,7 +111,7 @@ def first_word(item: Prepared) -> tuple[int, int]:
 def compare(model: LensModel, plan: Plan[Any], repeats: int) -> dict[str, Any]:
     """Medians of several turns; ratios are medians of the turns' own ratios."""
     (pairs,) = plan.batches
-    batch = Batch.of([pair.target.expected.prompt for pair in pairs], model.device)
+    batch = PromptBatch.of([pair.target.expected.prompt for pair in pairs], model.device)
     width = batch.tokens.shape[1]
     places = torch.tensor(
         [

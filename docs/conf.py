@@ -14,6 +14,8 @@ import interp_compose
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))  # for sphinx-build, too
 sys.modules["ic"] = interp_compose  # public names are described as `ic.load_model`
+for paper in interp_compose.PAPERS:
+    sys.modules[f"ic.{paper}"] = getattr(interp_compose, paper)
 
 from docs import explore_page, reference_pages  # noqa: E402
 
@@ -51,14 +53,11 @@ html_math_renderer = "mathml"  # MathJax would be fetched
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
-PUBLIC = reference_pages.public_objects()
-
 
 def setup(app: Any) -> None:
     """Pages and formulas that Sphinx does not make by itself.
 
     - Formulas are MathML, by docutils.
-    - Each public name has a page, and so is not described again among the internals.
     - Colons in a field's description stay: Napoleon takes the text before one as a type.
     """
     reference_pages.write_reference(HERE / "reference")
@@ -74,11 +73,6 @@ def setup(app: Any) -> None:
         translator.body.append(f'<div style="margin: 1em 0; overflow-x: auto">{formula}</div>')
         raise nodes.SkipNode
 
-    def is_public(
-        app: Any, what: str, name: str, obj: Any, skip: bool, options: Any
-    ) -> bool | None:
-        return True if what == "module" and PUBLIC.get(name) is obj else None
-
     def begin_on_a_new_line(
         app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]
     ) -> None:
@@ -86,5 +80,4 @@ def setup(app: Any) -> None:
             lines.insert(0, "")
 
     app.add_html_math_renderer("mathml", (inline, None), (block, None))
-    app.connect("autodoc-skip-member", is_public)
     app.connect("autodoc-process-docstring", begin_on_a_new_line, priority=400)

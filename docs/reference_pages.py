@@ -3,11 +3,11 @@ page for each public name, and copies of the notebooks. Neither is kept in the r
 
 from __future__ import annotations
 
-import ast
 import inspect
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from textwrap import indent
 from typing import Any
@@ -25,17 +25,17 @@ LONGEST = 30
 
 
 def public_names() -> list[str]:
-    """The names that ``interp_compose/__init__.pyi`` gives out, without the version."""
-    stub = ast.parse((ROOT / "interp_compose" / "__init__.pyi").read_text(encoding="utf-8"))
-    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
-    return sorted(
-        alias.name for node in imports for alias in node.names if not alias.name.startswith("_")
-    )
+    """The library's names, and those of papers with the paper: ``complexity.phase_diagram``."""
+    papers = interp_compose.PAPERS
+    found = {*interp_compose.__all__} - {"__version__", *papers}
+    for paper in papers:
+        found |= {f"{paper}.{name}" for name in getattr(interp_compose, paper).__all__}
+    return sorted(found)
 
 
 def public_objects() -> dict[str, Any]:
     """Each public name, and what it names."""
-    return {name: getattr(interp_compose, name) for name in public_names()}
+    return {name: attrgetter(name)(interp_compose) for name in public_names()}
 
 
 def page_of(name: str, thing: Any) -> str:
@@ -52,12 +52,15 @@ def written() -> dict[str, str]:
 def makers(public: Mapping[str, Any]) -> dict[str, list[str]]:
     """For each public class the public functions that return one, or several."""
     found: dict[str, list[str]] = {}
+    classes = {
+        name.rpartition(".")[2]: name for name, one in public.items() if inspect.isclass(one)
+    }
     for name, thing in public.items():
         if not inspect.isclass(thing):
             made = inspect.signature(thing).return_annotation
             for word in re.findall(r"\w+", getattr(made, "__name__", str(made))):
-                if inspect.isclass(public.get(word)):
-                    found.setdefault(word, []).append(name)
+                if word in classes:
+                    found.setdefault(classes[word], []).append(name)
     return found
 
 
@@ -74,7 +77,7 @@ def examples(
     blocks = [(page, code) for page, text in pages.items() for code in _run(text)]
     found: dict[str, tuple[str, str]] = {}
     for block in sorted(blocks, key=lambda block: (len(block[1]), block[0])):
-        for name in re.findall(r"\bic\.(\w+)", block[1]):
+        for name in re.findall(r"\bic\.((?:(?:carma|complexity|lrf|cat)\.)?\w+)", block[1]):
             found.setdefault(name, block)
     for name, functions in made_by.items():
         made = [found[one] for one in functions if one in found]

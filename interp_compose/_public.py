@@ -71,9 +71,16 @@ def short(value: Any, limit: int = 80) -> str:
 
 
 def _has_values(tensor: Any) -> bool:
-    """Whether a tensor, or an array, is neither sparse nor nested nor on the meta device."""
+    """Whether a tensor, or an array, is not sparse, nested, quantised or on the meta device."""
     strided = str(getattr(tensor, "layout", "torch.strided")) == "torch.strided"
-    return strided and not getattr(tensor, "is_meta", False) and not getattr(tensor, "is_nested", 0)
+    return strided and not any(
+        getattr(tensor, name, False) for name in ("is_meta", "is_nested", "is_quantized")
+    )
+
+
+def _check_values(value: Any, expected: str) -> None:
+    if hasattr(value, "layout") and not _has_values(value):
+        raise _Unfit(value, f"{expected}, dense (.to_dense()) and in memory", nearly=True)
 
 
 def _a(name: str) -> str:
@@ -302,6 +309,7 @@ def _check_of_list(hint: Any, origin: Any) -> Check:
 
     def check(value: Any) -> Any:
         given = value
+        _check_values(value, expected)
         if getattr(value, "ndim", None) == 1 and hasattr(value, "tolist"):
             value = value.tolist()  # numpy's, pandas' and torch's
         elif isinstance(value, Set) and origin not in (set, frozenset):
@@ -387,7 +395,6 @@ def _check_of_one(hint: Any) -> Check:
     if get_origin(hint) is Literal:
         return _check_of_literal(get_args(hint), expected)
     sized = hasattr(hint, "dim_str")  # jaxtyping's
-    counts = sized and hint.__name__.startswith(("Int", "Bool"))  # tokens, masks, positions
     protocol = getattr(hint, "_is_protocol", False)
     met: set[Any] = set() if protocol or sized else {hint}
     """Types whose values fit, each. To ask a protocol, Python 3.11 reads all its properties."""
@@ -395,8 +402,8 @@ def _check_of_one(hint: Any) -> Check:
     def check(value: Any) -> Any:
         if type(value) in met:
             return value
-        if counts and hasattr(value, "layout") and not _has_values(value):
-            raise _Unfit(value, f"{expected}, dense (.to_dense()) and in memory", nearly=True)
+        if sized:
+            _check_values(value, expected)
         if not is_bearable(value, hint) or (protocol and isinstance(value, type)):
             sizes = sized and _fits_alone(value, hint)
             also = ", of the sizes of the other arguments" if sizes else ""

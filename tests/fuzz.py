@@ -50,11 +50,11 @@ from interp_compose.errors import InputError, InterpComposeError
 from interp_compose.papers.carma.result import Comparison
 from interp_compose.papers.shared.models.decoder import SmallDecoder
 from tests import architectures
-from tests.studies.carma_tables import CONFIG, make_tables
+from tests.papers.carma.studies.carma_tables import CONFIG, make_tables
+from tests.papers.cat.studies.test_pretrain import result as pretrained_result
+from tests.papers.complexity.studies.test_speed_result import result as speed_result
 from tests.studies.conftest import TEXTS, splitting_tokenizer
 from tests.studies.similarity_reference import ROWS, bert_tokenizer
-from tests.studies.test_pretrain import result as pretrained_result
-from tests.studies.test_speed_result import result as speed_result
 
 TIME = 60  # seconds after which a call counts as endless
 MEMORY = 8 << 30  # bytes of address space

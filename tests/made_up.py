@@ -10,9 +10,11 @@ import pytest
 from interp_compose.papers.lrf.tasks import cognition
 from interp_compose.tasks.published import PUBLISHED
 from tests import architectures
+from tests.papers.cat.tasks import test_labelled, test_squad
+from tests.papers.complexity.studies.test_text_phases import DOCUMENTS
+from tests.papers.lrf.tasks import test_cognition
 from tests.studies.similarity_reference import bert_tokenizer
-from tests.studies.test_text_phases import DOCUMENTS
-from tests.tasks import test_bird, test_cognition, test_labelled, test_squad
+from tests.tasks import test_bird
 from tests.test_cli_contract import HOWNET
 
 SCORED = [

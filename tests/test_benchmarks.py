@@ -54,7 +54,7 @@ from interp_compose.papers.complexity.studies.task_phases import measure
 from interp_compose.papers.complexity.studies.task_phases.measure import TaskPhasesOptions
 from interp_compose.plots.interactive import ChartFigure
 from tests.forking import outcome_of
-from tests.studies import test_concept_graphs as concepts
+from tests.papers.complexity.studies import test_concept_graphs as concepts
 
 
 def test_answers_to_unseen_pairs_are_told_apart_by_what_they_add() -> None:

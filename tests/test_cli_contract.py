@@ -18,9 +18,9 @@ from interp_compose.models.load import load_model
 from interp_compose.runs.result import Result
 from interp_compose.studies.core import command as core_command, output
 from tests import architectures
+from tests.papers.complexity.studies.test_text_phases import DOCUMENTS
 from tests.studies.conftest import TEXTS, few_outputs, splitting_tokenizer
 from tests.studies.similarity_reference import bert_tokenizer, few_samples, tsv
-from tests.studies.test_text_phases import DOCUMENTS
 from tests.studies.test_transplant import PAIRS
 
 TINY = "--d-model 16 --samples 150 --steps 6 --where here"
@@ -171,8 +171,7 @@ def result_of(folder: Path) -> Any:
     """The result as its own class, which the manifest names."""
     import interp_compose as ic
 
-    kind = json.loads((folder / "result.json").read_text(encoding="utf-8"))["study"]
-    return getattr(ic, kind).load(folder)
+    return ic.load_result(folder)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -24,9 +24,10 @@ from interp_compose.training.losses import mutual_information_loss, stability_lo
 from interp_compose.types import Example
 from tests import architectures
 from tests.architectures import DECODERS, ENCODERS
+from tests.papers.shared.training import test_parallel as decoders
 from tests.studies import similarity_reference
 from tests.studies.conftest import TEXTS, splitting_tokenizer
-from tests.training import runs, test_parallel as decoders
+from tests.training import runs
 
 pytestmark = [
     pytest.mark.gpu,

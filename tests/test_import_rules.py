@@ -36,10 +36,13 @@ MAY_IMPORT = {
     | {"runs", "stats", "plots", "probes", "text", "tasks", "models", "interventions", "training"},
     "cli": BASE | {"runs", "studies"},
 }
+MAY_IMPORT["papers"] = MAY_IMPORT["studies"] | {"studies"}
+SHARED = {"shared", "works"}
+PAPERS = {"carma": {"works"}, "complexity": SHARED, "lrf": SHARED, "cat": SHARED}
+"""Papers, and what each imports of others."""
 SCRIPTS = {"shipped/build.py": {"training"}, "shipped/training.py": {"training"}}
 """How the shipped models were made: what no other file of the library imports."""
 BUILDS_ON = {
-    "carma": {"cap"},  # a comparison measures its models by CAP curves
     "phases": {"anchors"},  # runs on anchor functions, which three studies share
     "fitting_speed": {"anchors"},
     "mechanism": {"anchors"},
@@ -50,7 +53,7 @@ BUILDS_ON = {
     "saved": {"cap"},  # pairs curves of the same examples
 }
 FILES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT or path.stem[:2] != "__")
-OF_STUDIES = [path for path in FILES if path.parent.parent == ROOT / "studies"]
+OF_STUDIES = [path for path in FILES if path.parent.parent.name == "studies"]
 
 
 def _imports(path: Path) -> set[str]:
@@ -83,11 +86,45 @@ def test_a_package_imports_only_what_its_row_allows() -> None:
     assert not {name: others for name, others in forbidden.items() if others}
 
 
+def test_the_library_imports_no_paper_and_a_paper_no_other() -> None:
+    for path in FILES:
+        own = path.relative_to(ROOT).parts
+        papers = {name.split(".")[1] for name in _imports(path) if name.startswith("papers.")}
+        if own[0] != "papers":
+            assert not papers, _name(path)
+        elif len(own) > 2:
+            assert papers - {own[1]} <= PAPERS.get(own[1], set()), _name(path)
+
+
+def test_the_library_works_without_the_papers() -> None:
+    """All of its files are imported, and a shipped model is measured, where there are none."""
+    library = [path for path in FILES if path.relative_to(ROOT).parts[0] != "papers"]
+    names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in library]
+    code = f"""
+import importlib, sys
+sys.modules["interp_compose.papers"] = None
+for name in {names}:
+    importlib.import_module(f"interp_compose.{{name.removesuffix('.__init__')}}")
+import interp_compose as ic
+model = ic.load_model("mini-idm", device="cpu")
+examples = ic.load_task("mini-idm", model).test[:2]
+print(len(ic.cap_curve(model, examples, layers=[0], progress=False).frame))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 0
+
+
 def test_a_study_imports_core_and_no_other_study() -> None:
     forbidden = {}
     for path in OF_STUDIES:
         own = path.parent.name
-        named = {name.split(".")[1] for name in _imports(path) if name.startswith("studies.")}
+        place = path.parent.parent.relative_to(ROOT).as_posix().replace("/", ".")
+        named = {
+            name.removeprefix(f"{place}.").split(".")[0]
+            for name in _imports(path)
+            if name.startswith(f"{place}.")
+        }
         forbidden[_name(path)] = named - {own, "core"} - BUILDS_ON.get(own, set())
     assert not {name: others for name, others in forbidden.items() if others}
 
@@ -98,7 +135,7 @@ def test_inside_a_study_imports_run_one_way() -> None:
     for path in OF_STUDIES:
         if path.parent.name == "core":
             continue
-        own = f"studies.{path.parent.name}."
+        own = path.parent.relative_to(ROOT).as_posix().replace("/", ".") + "."
         named = {name.removeprefix(own).split(".")[0] for name in _imports(path) if own in name}
         seen |= {(path.stem, name) for name in named}
     shapes = {"options", "measure", "result", "figures"}

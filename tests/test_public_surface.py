@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from operator import attrgetter
+from pathlib import Path
 
 import pytest
 
@@ -11,130 +14,144 @@ import interp_compose
 
 NAMES = {
     "AblationCurve",
-    "AnchorTask",
+    "Audit",
     "CapCurve",
     "CarmaConfig",
-    "Comparison",
-    "CompoundTest",
     "ComplexityReport",
-    "DecoderConfig",
-    "EncoderConfig",
-    "EncoderTraining",
     "Example",
-    "FittingSpeed",
-    "InitRates",
     "Pair",
     "PairTask",
-    "PhaseDiagram",
-    "PhaseRun",
-    "Pretrained",
-    "mechanism",
-    "Mechanism",
-    "Sememes",
-    "Seq2SeqConfig",
     "SequencePair",
     "SequenceTask",
-    "SequenceTraining",
-    "Generalisation",
     "SimilarityCurve",
-    "TaskPhases",
-    "ConceptGraphs",
-    "ImageTraining",
-    "composed_encoder",
-    "concept_graphs",
-    "TaskTraining",
-    "TextCorpus",
-    "TextPhases",
-    "TextTraining",
-    "load_text",
-    "text_phases",
-    "task_phases",
     "Task",
-    "ThesaurusSource",
+    "TextCorpus",
+    "TrainConfig",
+    "TrainingHistory",
     "TransplantPair",
     "Transplants",
     "Watched",
     "Watcher",
-    "TrainConfig",
-    "TrainingHistory",
     "__version__",
     "ablate",
     "ablation_curve",
-    "addition",
-    "anchor_examples",
-    "anchor_tokenizer",
-    "anchor_transplants",
     "attention_leak",
-    "beam_search",
-    "bleu",
+    "audit",
     "cap_curve",
-    "compare",
+    "carma",
+    "cat",
     "compare_curves",
     "compare_similarities",
+    "complexity",
     "complexity_report",
     "condensation",
     "effective_rank",
     "embed_texts",
-    "embedding_geometry",
-    "Audit",
-    "audit",
-    "codes",
-    "encoders",
     "finetune",
-    "fitting_speed",
-    "fusion",
-    "Codes",
-    "EncoderScores",
-    "Fusion",
-    "generalise",
-    "greedy_search",
-    "load_compounds",
     "load_model",
-    "load_result",
-    "LabelledTask",
-    "LabelledText",
-    "labelled_from_hub",
-    "load_labelled",
     "load_pairs",
-    "load_sememes",
-    "load_squad",
-    "Question",
-    "SpanTask",
-    "shifted_from_hub",
-    "squad_from_hub",
+    "load_result",
     "load_sequences",
     "load_task",
+    "load_text",
     "load_transplants",
     "load_weights",
+    "lrf",
     "mask_attention",
     "mask_residual",
     "mutual_information_loss",
-    "phase_diagram",
     "pool_at",
     "pool_groups",
-    "word_vectors",
-    "pretrain",
-    "prontoqa",
     "read_examples",
     "read_pairs",
-    "replace_synonyms",
     "run_sweep",
-    "save_decoder",
     "save_model",
     "save_pretrained",
     "save_weights",
     "similarity_curve",
-    "small_decoder",
-    "small_encoder",
-    "small_seq2seq",
     "spectral_entropy",
     "stability_loss",
     "stable_rank",
     "sweep_status",
-    "synonym_source",
     "tokenize_prompts",
     "transplant",
     "watch",
+    "word_vectors",
+}
+OF_PAPERS = {
+    "carma": {
+        "Comparison",
+        "ThesaurusSource",
+        "compare",
+        "replace_synonyms",
+        "synonym_source",
+    },
+    "complexity": {
+        "AnchorTask",
+        "ConceptGraphs",
+        "DecoderConfig",
+        "FittingSpeed",
+        "ImageTraining",
+        "InitRates",
+        "Mechanism",
+        "PhaseDiagram",
+        "PhaseRun",
+        "TaskPhases",
+        "TaskTraining",
+        "TextPhases",
+        "TextTraining",
+        "addition",
+        "anchor_examples",
+        "anchor_tokenizer",
+        "anchor_transplants",
+        "concept_graphs",
+        "embedding_geometry",
+        "fitting_speed",
+        "mechanism",
+        "phase_diagram",
+        "prontoqa",
+        "save_decoder",
+        "small_decoder",
+        "task_phases",
+        "text_phases",
+    },
+    "lrf": {
+        "CompoundTest",
+        "Fusion",
+        "Generalisation",
+        "Seq2SeqConfig",
+        "SequenceTraining",
+        "beam_search",
+        "bleu",
+        "fusion",
+        "generalise",
+        "greedy_search",
+        "load_compounds",
+        "small_seq2seq",
+    },
+    "cat": {
+        "Codes",
+        "EncoderConfig",
+        "EncoderScores",
+        "EncoderTraining",
+        "LabelledTask",
+        "LabelledText",
+        "Pretrained",
+        "Question",
+        "Sememes",
+        "SpanTask",
+        "codes",
+        "composed_encoder",
+        "encoders",
+        "labelled_from_hub",
+        "load_labelled",
+        "load_sememes",
+        "load_squad",
+        "pretrain",
+        "shifted_from_hub",
+        "small_encoder",
+        "squad_from_hub",
+    },
 }
 HEAVY = ("torch", "transformers", "transformer_lens", "spacy", "nltk", "plotly", "pandas")
 
@@ -144,16 +161,42 @@ def test_the_surface_is_what_it_was() -> None:
     assert {name for name in dir(interp_compose) if name in NAMES} == NAMES
     for name in NAMES:
         assert getattr(interp_compose, name) is not None
+    for paper, names in OF_PAPERS.items():
+        of = getattr(interp_compose, paper)
+        assert set(of.__all__) == names
+        assert all(getattr(of, name).__name__ == name for name in names)
+    every = [name for names in (NAMES, *OF_PAPERS.values()) for name in names]
+    assert len({*every}) == len(every)
+
+
+def test_a_name_of_a_paper_is_answered_with_where_it_is() -> None:
+    told = "phase_diagram; it is ic.complexity.phase_diagram"
+    with pytest.raises(AttributeError, match=f"{re.escape(told)}$"):
+        attrgetter("phase_diagram")(interp_compose)
+
+
+def test_a_model_shows_what_the_reference_describes() -> None:
+    """Attributes that are set when it is made are described in words there."""
+    page = (Path(interp_compose.__file__).parents[1] / "docs" / "objects.md").read_text("utf-8")
+    listed = {name for line in re.findall(r":members: (.+)", page) for name in line.split(", ")}
+    model = interp_compose.load_model("mini-idm", device="cpu")
+    plain = {name for name in dir(model) if name in vars(model)} - listed
+    assert plain == {
+        *("lens", "name", "architecture", "tokenizer"),
+        *("n_layers", "n_heads", "d_model", "d_vocab", "n_ctx"),
+    }
+    assert {*model.USED} - plain == listed & {*model.USED}
+    assert all(f"`{name}`" in page for name in plain)
 
 
 def test_a_misspelt_name_is_asked_back_once(capsys: pytest.CaptureFixture[str]) -> None:
     """By the message, which is all that notebooks show, and not again by Python's traceback."""
-    name = "SmallSeq2Seq"
+    name = "attention_leek"
     with pytest.raises(AttributeError) as caught:
         getattr(interp_compose, name)
     sys.__excepthook__(caught.type, caught.value, None)
     assert capsys.readouterr().err.splitlines()[-1] == (
-        f"AttributeError: No interp_compose attribute {name}; did you mean 'small_seq2seq'?"
+        f"AttributeError: No interp_compose attribute {name}; did you mean 'attention_leak'?"
     )
 
 

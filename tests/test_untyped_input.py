@@ -48,7 +48,8 @@ calls = {
 def inside(block):
     with block:
         pass
-decoder = ic.complexity.small_decoder(ic.complexity.DecoderConfig(d_model=8, d_mlp=8), init_rate=0.5, seed=0)
+shape = ic.complexity.DecoderConfig(d_model=8, d_mlp=8)
+decoder = ic.complexity.small_decoder(shape, init_rate=0.5, seed=0)
 mask, at = torch.ones_like(ids), torch.arange(4).expand(2, 4)
 resid = torch.zeros(2, 4, 8)
 task = ic.complexity.AnchorTask()
@@ -109,7 +110,8 @@ calls |= {
     "a tokenizer of 3": lambda: ic.tokenize_prompts(3, ["a b"]),
     "a text for texts": lambda: ic.tokenize_prompts(model.tokenizer, "a b"),
     "a mechanism without tables": lambda: ic.complexity.Mechanism({}, {}, {}),
-    "a diagram of texts": lambda: ic.complexity.PhaseDiagram({}, {"runs": pd.DataFrame({"train": ["x"]})}, {}),
+    "a diagram of texts": lambda: ic.complexity.PhaseDiagram(
+        {}, {"runs": pd.DataFrame({"train": ["x"]})}, {}),
     "an array of one number": lambda: ic.read_pairs(np.array(3)),
     "positions beyond": lambda: model.resume(
         torch.zeros(2, 4, 128), 1, attention_mask=mask, position_ids=at + 10**6),
@@ -118,7 +120,8 @@ calls |= {
     "weights of no name": lambda: ic.load_weights(model, ""),
     "no name for weights": lambda: ic.save_weights(model, ""),
     "a frame for a tagger": lambda: ic.carma.replace_synonyms(
-        [row], ic.carma.ThesaurusSource({"cat": ["kitty"]}), rate=0.5, seed=0, tagger=pd.DataFrame()),
+        [row], ic.carma.ThesaurusSource({"cat": ["kitty"]}), rate=0.5, seed=0,
+        tagger=pd.DataFrame()),
     "a tagger of 3": lambda: ic.carma.replace_synonyms(
         [row], ic.carma.ThesaurusSource({"cat": ["kitty"]}), rate=0.5, seed=0, tagger=3),
     "no name of a file": lambda: ic.read_examples("x" * 300 + ".jsonl"),

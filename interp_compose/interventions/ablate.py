@@ -11,7 +11,6 @@ from torch import Tensor
 
 from interp_compose._public import public
 from interp_compose.errors import InputError, InterventionError, LayerError, OptionError
-from interp_compose.interventions.block import intervention
 from interp_compose.interventions.call_positions import CallPositions
 from interp_compose.interventions.record import AblationRecord
 from interp_compose.interventions.select import (
@@ -21,6 +20,7 @@ from interp_compose.interventions.select import (
     check_to_edit,
     resolve_heads,
 )
+from interp_compose.models.block import intervention
 from interp_compose.models.layers import Layers, resolve_layers
 from interp_compose.models.lens_model import LensModel
 from interp_compose.tensors import seeded
@@ -91,23 +91,25 @@ def fills(
     _, activations = model.capture_as_shown(tokens, list(sides), attention_mask=mask, read="hidden")
     real = {side: model.own_mask(tokens, mask, side) for side in set(sides.values())}
     fill = _mean if how == "mean" else _drawn
+    # Each activation [batch pos ...] at the real tokens of its side alone: [token ...].
     return {name: fill(of[real[sides[name]]], seed) for name, of in activations.items()}
 
 
 def _mean(tokens: Float[Tensor, "token ..."], seed: int) -> Fill:
     wide = torch.promote_types(tokens.dtype, torch.float32)
-    mean = tokens.mean(dim=0, dtype=wide).to(tokens.dtype)
+    mean = tokens.mean(dim=0, dtype=wide).to(tokens.dtype)  # [...]; in half precision rounded once
     return lambda activation: mean.expand_as(activation)
 
 
 def _drawn(tokens: Float[Tensor, "token ..."], seed: int) -> Fill:
-    return lambda activation: tokens[_draws(activation, len(tokens), seed)]
+    return lambda activation: tokens[_draws(activation, len(tokens), seed)]  # [batch pos ...]
 
 
 def _draws(activation: Tensor, n_tokens: int, seed: int) -> Int[Tensor, "batch pos"]:
     """Token numbers, the same for every activation of a shape ``[batch pos ...]``, so that heads
     and layers are replaced from one token."""
     generator = seeded(int(seed))
+    # On the CPU, so that the draw is the same on every device.
     draws = torch.randint(n_tokens, tuple(activation.shape[:2]), generator=generator)
     return draws.to(activation.device)
 
@@ -225,6 +227,7 @@ def _replacing(
             )
         chosen = torch.zeros(activation.shape[2], dtype=torch.bool, device=activation.device)
         chosen[list(numbers)] = True
+        # [batch pos 1] & [part] -> [batch pos part 1]
         here = (call_positions.flags_like(activation, side)[:, :, None] & chosen)[..., None]
         new = fill(activation)
         if n_heads is None:  # each neuron is a vector of one

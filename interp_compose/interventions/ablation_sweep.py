@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from interp_compose.interventions.mask_attention import EdgeKnockout
-from interp_compose.interventions.streams import Edit, Streams, resumed
+from interp_compose.interventions.streams import Edit, JoinedStreams, resumed
 from interp_compose.models.attention import AttentionSite
 from interp_compose.models.lens_model import LensModel
 from interp_compose.types import HookFn, Read, Side
@@ -66,8 +66,8 @@ class AttentionKnockout:
         targets: Int[Tensor, "stream"],
         active: Bool[Tensor, "stream"],
     ) -> AbstractContextManager[Any]:
-        queries = self.queries[targets] & active[:, None]
-        pairs = queries[:, :, None] & self.keys[targets][:, None, :]
+        queries = self.queries[targets] & active[:, None]  # [stream pos]
+        pairs = queries[:, :, None] & self.keys[targets][:, None, :]  # [stream pos pos]
         edits = {
             site: EdgeKnockout(
                 partial(_at_site, model, site, pairs),
@@ -86,8 +86,9 @@ def _at_site(
     scores: Float[Tensor, "stream head query key"],
 ) -> Bool[Tensor, "stream query key"]:
     """The pairs of one attention, from those of the whole sequence."""
-    own = model.at_side(pairs, site.queries)
-    own = model.at_side(own.mT.contiguous(), site.keys).mT
+    own = model.at_side(pairs, site.queries)  # [stream query pos]
+    # at_side reads positions along axis 1, so the keys' axis goes there and back.
+    own = model.at_side(own.mT.contiguous(), site.keys).mT  # [stream query key]
     sinks = scores.shape[3] - own.shape[2]  # a softmax may have a column that is no key
     return torch.nn.functional.pad(own, (0, sinks))
 
@@ -116,11 +117,13 @@ class HeadAblation:
         def replacing(name: str, side: Side) -> HookFn:
             def replace(z: Float[Tensor, "stream pos head d_head"], hook: Any) -> Tensor:
                 heads = torch.arange(z.shape[2], device=z.device)
+                # [stream head], broadcast over pos and d_head below
                 ablated = (heads[None, :] == self.head[targets][:, None]) & active[:, None]
                 new = self.replacement.get(name)
                 if new is None:
                     return z.masked_fill(ablated[:, None, :, None], 0.0)
                 if new.ndim == 4:
+                    # [batch pos head d_head] -> [stream pos head d_head]
                     new = model.at_side(new[self.row[targets]], side)
                 return torch.where(ablated[:, None, :, None], new.to(z.dtype), z)
 
@@ -194,19 +197,21 @@ def ablation_sweep(
         max_tokens: streams × positions that one call may hold.
         read: what is read, by default logits at the last position.
     """
-    mask = attention_mask[ablation.row]
-    positions = token_positions[ablation.row]
+    mask = attention_mask[ablation.row]  # [target pos]
+    positions = token_positions[ablation.row]  # [target pos]
     n_targets, last = len(ablation.row), model.n_layers - 1
     n_groups = 1 if reach == "until" else len(layers)
-    streams = Streams(model, mask, positions, n_groups, max_tokens)
+    streams = JoinedStreams(model, mask, positions, n_groups, max_tokens)
 
     def ablating(blocks: Sequence[int]) -> Edit:
         """Blocks with all streams ablated or, for reach ``"at"``, those that joined at the last."""
         stream = torch.arange(streams.n_streams)  # on the CPU: any() must not wait for a GPU
+        # Streams join n_targets at a time; the newest joined here, if this is a start layer.
         newest = streams.n_streams - n_targets * (blocks[-1] in layers)
         active = stream >= (newest if reach == "at" else 0)
 
         def edit(chunk: slice, targets: Int[Tensor, "stream"]) -> ExitStack:
+            # A chunk in which no stream is active runs without any hook.
             with ExitStack() as edits:
                 for layer in blocks if bool(active[chunk].any()) else ():
                     here = active[chunk].to(targets.device)
@@ -224,14 +229,18 @@ def ablation_sweep(
             results.append(finish(found, ablation.row[targets]))
         return torch.cat(results)
 
+    # Ablated in 0 … ℓ: one group leaves at layer 0, and each ℓ is a pass of its own.
     if reach == "until":
         streams.join(resid(0)[ablation.row])
         results = torch.cat([results_of(0, range(layer + 1)) for layer in layers])
     else:
+        # 1. Upwards from the first ℓ, block by block: targets leave the clean run at their ℓ.
         for layer in range(layers[0], model.n_layers):
             if layer in layers:
                 streams.join(resid(layer)[ablation.row])
             if layer < last:
                 streams.run(layer, layer + 1, ablating([layer]))
+        # 2. The last block, and what is read after it.
         results = results_of(last, [last])
+    # Groups in the order in which they joined: [layer target *result].
     return results.reshape(len(layers), n_targets, *results.shape[1:])

@@ -19,6 +19,7 @@ from interp_compose.interventions.select import (
     resolve_positions,
 )
 from interp_compose.models.lens_model import LensModel
+from interp_compose.models.recompute import recalled
 from interp_compose.types import Side
 
 _COLLAPSED: WeakKeyDictionary[LensModel, PooledLayout] = WeakKeyDictionary()
@@ -54,6 +55,7 @@ def pooled_flags(
     """
     valid = layout.of_token >= 0
     index = layout.of_token.clamp(min=0)
+    # [batch group]: chosen tokens in each unit
     count = torch.zeros_like(layout.mask).scatter_add_(1, index, (chosen & valid).long())
     mixed = (count > 0) & (count < layout.sizes)
     if bool(mixed.any()):
@@ -147,6 +149,10 @@ class CallPositions:
             InterventionError: there was no prompt of two tokens or more before it.
         """
         batch, length = activation.shape[:2]
+        return recalled((self, side, batch, length), lambda: self._like(activation, side))
+
+    def _like(self, activation: Tensor, side: Side) -> Bool[Tensor, "batch pos"]:
+        batch, length = activation.shape[:2]
         if self.in_call or length > 1 or self.positions is None:
             flags = self.flags(batch, length, activation.device, side=side)
         elif self._prompt is None:
@@ -182,6 +188,7 @@ class CallPositions:
                 f"model goes on with {batch}; generate from the prompt that you gave."
             )
         generated = max(0, start + length - self._prompt.shape[1])
+        # [batch length]: flags of the prompt and, after it, False for what was generated
         return torch.nn.functional.pad(self._prompt, (0, generated), value=False)[
             :, start : start + length
         ]

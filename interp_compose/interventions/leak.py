@@ -92,6 +92,7 @@ def attention_leak(
     check_seed(seed)
     read: Read = "hidden" if model.bidirectional else "logits"
     tokens, attention_mask = as_call(model, tokens, attention_mask)
+    # 1. The two runs that all draws are compared with: clean, and knocked out (below).
     clean = model.forward(tokens, attention_mask=attention_mask, read=read)
     mask = torch.ones_like(tokens) if attention_mask is None else attention_mask
     masked = resolve_positions(model, keys, tokens, mask, "keys")
@@ -99,10 +100,10 @@ def attention_leak(
         raise OptionError(f"keys={keys!r} name no position, so there is nothing to replace.")
     at = resolve_positions(model, queries, tokens, mask, "queries")  # before words are replaced
     how: dict[str, Any] = {"queries": at, "layers": layers, "heads": heads, "mode": mode}
-    compared = mask.bool() & ~masked & (model.predicts(tokens) | model.bidirectional)
+    compared = mask.bool() & ~masked & (model.predicts(tokens) | model.bidirectional)  # [batch pos]
     if not model.bidirectional:
         model.require("causal")
-        compared &= masked.cumsum(dim=1) > 0
+        compared &= masked.cumsum(dim=1) > 0  # a causal query sees what is before it
     if not bool(compared.any()):
         raise InterventionError(
             f"keys={keys!r}: no other position can see them, so there is nothing to measure. Mask "
@@ -112,12 +113,14 @@ def attention_leak(
     generator = seeded(int(seed))
     with_mask, without_mask = [], []  # (largest difference, share changed) of each draw
     knocked_out = _read(model, tokens, mask, masked, how, read)
+    # 2. Other tokens at the masked positions, with the mask and without.
     for _ in range(draws):
         other = _replaced(model, tokens, masked, generator)
         out = _read(model, other, mask, masked, how, read)
         with_mask.append(_difference(knocked_out, out, compared))
         out = model.forward(other, attention_mask=mask, read=read)
         without_mask.append(_difference(clean, out, compared))
+    # 3. Every draw compares as many positions, so the mean of shares is the share of all.
     changed, unmasked_changed = (
         float("nan") if model.bidirectional else sum(share for _, share in of_draws) / draws
         for of_draws in (with_mask, without_mask)
@@ -164,6 +167,7 @@ def _replaced(
 ) -> Tensor:
     """Other tokens at the masked positions, never the same ones and never a model's padding."""
     sizes = [size for size in (model.d_vocab, model.n_ids - model.d_vocab) if size]
+    # Below the size of the smaller vocabulary, so that none leads back to the token itself.
     shift = torch.randint(1, min(sizes), tuple(tokens.shape), generator=generator)
     other = model.shifted(tokens, shift.to(tokens.device))
     for _ in range(2):  # one step on, out of the padding, may lead back to the token itself
@@ -180,6 +184,6 @@ def _difference(
     compared: Bool[Tensor, "batch pos"],
 ) -> tuple[float, float]:
     """The largest difference, and the share of positions with another argmax."""
-    one, two = before[compared].float(), after[compared].float()
+    one, two = before[compared].float(), after[compared].float()  # [compared width]
     changed = (one.argmax(dim=-1) != two.argmax(dim=-1)).float().mean()
     return float((one - two).abs().max()), float(changed)

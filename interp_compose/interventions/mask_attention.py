@@ -19,7 +19,6 @@ from torch import Tensor
 
 from interp_compose._public import public
 from interp_compose.errors import InterventionError
-from interp_compose.interventions.block import Record, intervention
 from interp_compose.interventions.call_positions import CallPositions
 from interp_compose.interventions.select import (
     Heads,
@@ -28,8 +27,10 @@ from interp_compose.interventions.select import (
     resolve_heads,
 )
 from interp_compose.models.attention import AttentionSite
+from interp_compose.models.block import Record, intervention
 from interp_compose.models.layers import Layers, resolve_layers
 from interp_compose.models.lens_model import LensModel
+from interp_compose.models.recompute import recalled
 
 MASKED_SCORE = torch.finfo(torch.float16).min / 2
 """Scores below this are masked by the model. Its masks are minus infinity or the lowest number of
@@ -65,9 +66,11 @@ class EdgeKnockout:
         self, scores: Float[Tensor, "batch head query key"]
     ) -> Float[Tensor, "batch head query key"]:
         """The scores, so low at knocked-out pairs that the softmax gives exactly 0 there."""
-        unmasked = scores > MASKED_SCORE
+        unmasked = scores > MASKED_SCORE  # [batch head query key]
+        # [batch #head query key]
         out = self._in_heads(self._pairs(scores)[:, None], scores.shape[1])
-        removed = unmasked & out
+        removed = unmasked & out  # [batch head query key]
+        # [batch head query 1]: it had a key, and none is left
         emptied = removed.any(-1, keepdim=True) & ~(unmasked & ~out).any(-1, keepdim=True)
         self.n_cut = self.n_cut + removed.sum()
         self.n_emptied = self.n_emptied + emptied.sum()
@@ -94,7 +97,7 @@ class EdgeKnockout:
             return out
         chosen = torch.zeros(n_heads, dtype=torch.bool, device=out.device)
         chosen[list(self._heads)] = True
-        return out & chosen[None, :, None, None]
+        return out & chosen[None, :, None, None]  # [batch head query key]
 
 
 Mode = Literal["exclude", "zero"]
@@ -243,12 +246,16 @@ class _Pairs:
         self, site: AttentionSite, scores: Float[Tensor, "batch head query key"]
     ) -> Bool[Tensor, "batch query key"]:
         """True where the edge from a query to a key is knocked out in one attention."""
+        return recalled((self, site, scores.shape), lambda: self._looked_up(site, scores))
+
+    def _looked_up(self, site: AttentionSite, scores: Tensor) -> Bool[Tensor, "batch query key"]:
         batch, _, n_queries, n_keys = scores.shape
         more, device = n_keys - n_queries, scores.device
         if self._keys.in_call:  # more: a sink, a column of the softmax that is no position
             own = n_queries if site.keys == site.queries else n_keys
-            keys = self._keys.flags(batch, own, device, side=site.keys)
-            keys = torch.nn.functional.pad(keys, (0, n_keys - own), value=False)
+            keys = self._keys.flags(batch, own, device, side=site.keys)  # [batch own]
+            keys = torch.nn.functional.pad(keys, (0, n_keys - own), value=False)  # [batch key]
+            # [batch query]
             queries = self._queries.flags(batch, n_queries, device, side=site.queries)
         else:  # more: positions in a cache
             if site.queries is not None:
@@ -265,7 +272,7 @@ class _Pairs:
                     "model.generate(…)."
                 )
             self._cached[site] = n_keys
-            keys = self._keys.flags(batch, n_keys, device, fresh=more == 0)
+            keys = self._keys.flags(batch, n_keys, device, fresh=more == 0)  # [batch key]
             queries = self._queries.flags(batch, n_queries, device, start=more, fresh=more == 0)
             self.chosen |= bool((keys.any(dim=1) & queries.any(dim=1)).any())
         return queries[:, :, None] & keys[:, None, :]

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from interp_compose._public import public
 from interp_compose.errors import LayerError
-from interp_compose.interventions.block import intervention
 from interp_compose.interventions.call_positions import CallPositions
 from interp_compose.interventions.record import AblationRecord
 from interp_compose.interventions.select import Positions, check_to_edit
+from interp_compose.models.block import intervention
 from interp_compose.models.layers import Layers, resolve_layers
 from interp_compose.models.lens_model import LensModel
 from interp_compose.types import HookFn, Side
@@ -62,7 +62,7 @@ def mask_residual(
 
     def ablating(side: Side) -> HookFn:
         def ablate(out: Float[Tensor, "batch pos d_model"], hook: Any) -> Tensor:
-            here = call_positions.flags_like(out, side)[:, :, None]
+            here = call_positions.flags_like(out, side)[:, :, None]  # [batch pos 1]
             return record.replaced(out, torch.zeros_like(out), here)
 
         return ablate
@@ -91,10 +91,10 @@ def _passing(
     first = model.attention_sites(layer)[0].name
 
     def keep(resid: Float[Tensor, "batch pos d_model"], hook: Any) -> None:
-        entered[:] = [resid]
+        entered[:] = [resid]  # by reference; restore() drops it
 
     def restore(resid: Float[Tensor, "batch pos d_model"], hook: Any) -> Tensor:
-        here = call_positions.flags_like(resid, side)[:, :, None]
+        here = call_positions.flags_like(resid, side)[:, :, None]  # [batch pos 1]
         return record.replaced(resid, entered.pop(), here)
 
     return [

@@ -13,8 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from interp_compose._public import public
-from interp_compose.errors import InterventionError, PromptError, warn
-from interp_compose.interventions.block import Record, intervention
+from interp_compose.errors import InterventionError, OptionError, PromptError, warn
 from interp_compose.interventions.call_positions import collapsed
 from interp_compose.interventions.pooling import (
     How,
@@ -32,8 +31,10 @@ from interp_compose.interventions.select import (
     check_to_edit,
     resolve_groups,
 )
+from interp_compose.models.block import Record, intervention
 from interp_compose.models.layers import resolve_layer
 from interp_compose.models.lens_model import LensModel
+from interp_compose.models.recompute import recalled
 from interp_compose.types import ForwardFn, Read
 
 _ACTIVE: WeakKeyDictionary[LensModel, list[str]] = WeakKeyDictionary()
@@ -118,7 +119,7 @@ def pool_at(
     layer = resolve_layer(layer, model.n_layers)
     check_groups(model, groups, unit)
     check_own(how, model)
-    model.require(*needs(mode, renumber))
+    model.require(*needs(model, mode, renumber))
     record = Pooled()
     affected: list[int] = []
 
@@ -145,12 +146,15 @@ def pool_at(
         mask: Int[Tensor, "batch pos"],
         read: Read,
     ) -> Float[Tensor, "batch _ width"]:
+        # 1. All tokens up to the layer, under whatever hooks and masks act there.
         layout = lay_out(tokens, mask)
         resid = model.resid_pre(tokens, layer, attention_mask=mask)
+        # 2. One position per unit, [batch group width], at the position of its last token.
         pooled = pool_groups(resid, layout.of_token, how, n_groups=layout.n_positions)
         positions = layout.positions(model.positions(tokens, mask))
         if renumber:
             positions = model.renumbered(positions, layout.mask)
+        # 3. On from the layer; inside, positions that other interventions name mean units.
         with collapsed(model, layout):
             return model.resume(
                 pooled,
@@ -170,7 +174,7 @@ def pool_at(
         return inner(tokens, mask, read)
 
     def spread(resid: Float[Tensor, "batch pos width"], hook: Any) -> Tensor:
-        layout = record.layout
+        layout = recalled(lay_out, lambda: record.layout)
         assert layout is not None, "a call past the wrapper is refused"
         pooled = pool_groups(resid, layout.of_token, how, n_groups=layout.n_positions)
         out = spread_groups(pooled, layout.of_token, resid)
@@ -200,8 +204,17 @@ def pool_at(
         )
 
 
-def needs(mode: str, renumber: bool) -> tuple[str, ...]:
-    """The capabilities that a way of pooling relies on."""
+def needs(model: LensModel, mode: str, renumber: bool) -> tuple[str, ...]:
+    """The capabilities that a way of pooling relies on.
+
+    Raises:
+        OptionError: positions that stay, or that are part of the residual.
+    """
+    added = model.position_kind in ("standard", "sinusoidal")
+    if renumber and (added or mode == "broadcast"):
+        where = f"{model.name!r}, whose positions are part of the residual"
+        of = "mode='broadcast'" if mode == "broadcast" else where
+        raise OptionError(f"renumber=True has no meaning for {of}: leave it out")
     if mode == "broadcast":
         return ("edit_resid",)
     return ("resume",) if renumber else ("resume", "positions")
@@ -226,6 +239,7 @@ def _alone(model: LensModel, mode: str) -> Iterator[None]:
 def _refuse_mixed(layout: PooledLayout, of_target: Bool[Tensor, "batch pos"]) -> None:
     """Refuse units of tokens that two stacks of an encoder–decoder read."""
     index, valid = layout.of_token.clamp(min=0), layout.of_token >= 0
+    # [batch group]: tokens of the target in each unit
     count = torch.zeros_like(layout.mask).scatter_add_(1, index, (of_target & valid).long())
     mixed = ((count > 0) & (count < layout.sizes)).any(dim=1)
     if bool(mixed.any()):

@@ -50,14 +50,17 @@ class PooledLayout:
             raise SpanError(f"group {int(groups.min())}: expected 0 or more, or -1 for no group")
         valid = attention_mask.bool()
         groups = groups.masked_fill(~valid, NONE)
+        # 1. A unit begins where a token's group is not that of the token before.
         before = torch.full_like(groups, NONE - 1)
         before[:, 1:] = groups[:, :-1]
-        starts = valid & ((groups == NONE) | (groups != before))
+        starts = valid & ((groups == NONE) | (groups != before))  # [batch pos]
         ordinal = starts.long().cumsum(dim=1)  # 1-based, constant inside a unit
-        counts = ordinal.amax(dim=1, keepdim=True)
+        counts = ordinal.amax(dim=1, keepdim=True)  # [batch 1]: units of each row
         _refuse_scattered(groups, starts)
         n_positions = int(counts.max())
+        # 2. Right-aligned: the last unit of each row is at n_positions - 1.
         of_token = (ordinal - 1 + n_positions - counts).masked_fill(~valid, NONE)
+        # 3. The largest index among a unit's tokens; padding offers 0, which raises no maximum.
         index = torch.arange(groups.shape[1], device=groups.device).expand_as(groups)
         last_token = torch.zeros(
             (groups.shape[0], n_positions), dtype=torch.long, device=groups.device
@@ -87,6 +90,7 @@ class PooledLayout:
     def sizes(self) -> Int[Tensor, "batch group"]:
         """Tokens in each pooled position."""
         ones = (self.of_token >= 0).long()
+        # Padding adds 0, to position 0.
         return torch.zeros_like(self.mask).scatter_add_(1, self.of_token.clamp(min=0), ones)
 
     @property
@@ -112,10 +116,10 @@ def shuffled_groups(
     pooled = ids[ids >= 0]
     if pooled.size == 0:
         return list(groups)
-    sizes = np.bincount(pooled - pooled.min())
+    sizes = np.bincount(pooled - pooled.min())  # [group]: tokens of each
     moved = len(sizes) - int(keep_last)
     sizes[:moved] = np.random.default_rng([seed, example]).permutation(sizes[:moved])
-    shuffled = np.repeat(np.arange(len(sizes)), sizes)
+    shuffled = np.repeat(np.arange(len(sizes)), sizes)  # [token]: the unit of each
     out = ids.copy()
     out[ids >= 0] = shuffled
     return [int(unit) for unit in out]
@@ -270,18 +274,22 @@ def pool_groups(
         return _one_token(activations, groups, width, how)
     if how == "max":
         highest = _extreme(activations, groups, width, "amax", outside=-torch.inf)
+        # -inf where a group has no token; the mask is [batch group 1]
         return highest.masked_fill(~_members(groups, width).any(2)[:, :, None], 0.0)
     precise = torch.float64 if activations.dtype == torch.float64 else torch.float32
     if not isinstance(how, str):
         return _by_function(activations, groups, width, how, precise)
-    weights = _members(groups, width).to(precise)
+    weights = _members(groups, width).to(precise)  # [batch group pos]
+    # [batch pos d_model]
     masked = activations.to(precise).masked_fill((groups < 0)[:, :, None], 0.0)
     finite = masked.isfinite()
     # A matrix product sums in a fixed order; scattered additions on a GPU would not.
+    # [batch group d_model]
     pooled = torch.einsum("bgp,bpd->bgd", weights, masked.masked_fill(~finite, 0.0))
     if how == "mean":
         pooled = pooled / weights.sum(dim=2, keepdim=True).clamp(min=1.0)
     if not bool(finite.all()):  # 0 · inf would make NaN of every other group
+        # NaN and infinities alone, each added to its own group below
         rest = masked.masked_fill(finite, 0.0)
         for reduce in ("amax", "amin"):
             pooled = pooled + _extreme(rest, groups, width, reduce, outside=0.0)
@@ -298,11 +306,11 @@ def _by_function(
     """Each unit of several tokens by a function; a token that is alone as it is."""
     pooled = _one_token(activations, groups, width, "last")
     members = _members(groups, width).cpu()
-    several = (members.sum(dim=2) > 1).nonzero()
+    several = (members.sum(dim=2) > 1).nonzero()  # [unit 2]: row and group
     if not len(several):
         return pooled
     units = [activations[row, members[row, unit]].to(precise) for row, unit in several.tolist()]
-    vectors = torch.stack([_vector(function, unit) for unit in units])
+    vectors = torch.stack([_vector(function, unit) for unit in units])  # [unit d_model]
     broken = ~vectors.isfinite().all(dim=1)
     for at in broken.nonzero().flatten().tolist():
         if bool(units[at].isfinite().all()):
@@ -322,7 +330,7 @@ def spread_groups(
     activations: Float[Tensor, "batch pos d_model"],
 ) -> Float[Tensor, "batch pos d_model"]:
     """Give every token its group's vector; tokens without a group keep their activation."""
-    index = groups.clamp(min=0)[:, :, None].expand(-1, -1, pooled.shape[2])
+    index = groups.clamp(min=0)[:, :, None].expand(-1, -1, pooled.shape[2])  # [batch pos d_model]
     return torch.where((groups >= 0)[:, :, None], pooled.gather(1, index), activations)
 
 
@@ -339,6 +347,7 @@ def _one_token(
     position = torch.arange(length, device=groups.device).expand(batch, length)
     position = position.masked_fill(groups < 0, outside)
     reduce = "amax" if how == "last" else "amin"
+    # [batch group]: in each group the last (first) position, or `outside` where it has none
     index = index.scatter_reduce(1, groups.clamp(min=0).long(), position, reduce=reduce)
     empty = (index < 0) | (index >= length)
     rows = torch.arange(batch, device=groups.device)[:, None]
@@ -356,6 +365,6 @@ def _extreme(
     """Elementwise maximum (``"amax"``) or minimum (``"amin"``) of a group and ``outside``."""
     batch, _, d_model = activations.shape
     start = activations.new_full((batch, width, d_model), outside)
-    index = groups.clamp(min=0)[:, :, None].expand(-1, -1, d_model).long()
+    index = groups.clamp(min=0)[:, :, None].expand(-1, -1, d_model).long()  # [batch pos d_model]
     masked = activations.masked_fill((groups < 0)[:, :, None], outside)
     return start.scatter_reduce(1, index, masked, reduce=reduce, include_self=True)

@@ -93,20 +93,24 @@ def sweep(
     Returns:
         What ``finish`` returned, by layer, protocol and example.
     """
+    # 1. The streams' layout, the same at every start layer; row = protocol · batch + example.
     batch = attention_mask.shape[0]
     if mode == "collapse":
-        mask = torch.cat([protocol.layout.mask for protocol in protocols])
+        mask = torch.cat([protocol.layout.mask for protocol in protocols])  # [row group]
+        # [row group]
         positions = torch.cat([p.layout.positions(token_positions) for p in protocols])
         if renumber:
             positions = model.renumbered(positions, mask)
     else:
-        mask = attention_mask.repeat(len(protocols), 1)
-        positions = token_positions.repeat(len(protocols), 1)
+        mask = attention_mask.repeat(len(protocols), 1)  # [row pos]
+        positions = token_positions.repeat(len(protocols), 1)  # [row pos]
 
+    # 2. At each start layer the clean residual is pooled by every protocol, and joins.
     def enter(layer: int) -> Float[Tensor, "row pos _"]:
         clean = resid(layer)
         return torch.cat([_pool(clean, protocol, mode) for protocol in protocols])
 
+    # 3. At the last start layer the caller reads each stream, by its example.
     def read(streams: lens_model.Streams, layer: int, row: Int[Tensor, "stream"]) -> Tensor:
         return finish(streams, layer, row % batch)
 
@@ -114,6 +118,7 @@ def sweep(
     results = sweep_streams(
         model, enter, mask, positions, layers, read, max_tokens=max_tokens, shared=shared
     )
+    # [layer row *result] -> [layer protocol batch *result]
     return results.reshape(len(layers), len(protocols), batch, *results.shape[2:])
 
 
@@ -129,22 +134,25 @@ def _shared(
     places = torch.arange(length, device=attention_mask.device)
     columns, firsts = [], []
     for layout in (protocol.layout for protocol in protocols):
-        several = layout.sizes > 1
+        several = layout.sizes > 1  # [batch group]
         if mode == "broadcast":
+            # From units to their tokens: [batch group] -> [batch pos].
             several = several.gather(1, layout.of_token.clamp(min=0)) & (layout.of_token >= 0)
-        column = layout.of_token if mode == "collapse" else places.expand(batch, -1)
+        column = layout.of_token if mode == "collapse" else places.expand(batch, -1)  # [batch pos]
         columns.append(column.masked_fill(attention_mask == 0, -1))
         last = several.shape[1] - n_read
+        # [batch]: argmax gives the first of equal maxima. What is read is run in any case.
         firsts.append(several.long().argmax(1).masked_fill(~several.any(1), last).clamp(max=last))
     example = torch.arange(batch, device=attention_mask.device).repeat(len(protocols))
-    return Shared(kept, example, torch.cat(columns), torch.cat(firsts))
+    return Shared(kept, example, torch.cat(columns), torch.cat(firsts))  # [row], [row pos], [row]
 
 
 def _pool(
     clean: Float[Tensor, "batch pos d_model"], protocol: Protocol, mode: str
 ) -> Float[Tensor, "batch _ d_model"]:
     layout = protocol.layout
+    # [batch group d_model]
     pooled = pool_groups(clean, layout.of_token, protocol.how, n_groups=layout.n_positions)
     if mode == "collapse":
         return pooled
-    return spread_groups(pooled, layout.of_token, clean)
+    return spread_groups(pooled, layout.of_token, clean)  # [batch pos d_model]

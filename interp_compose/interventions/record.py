@@ -10,8 +10,8 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from interp_compose.errors import InterventionError
-from interp_compose.interventions.block import Record
 from interp_compose.interventions.call_positions import CallPositions
+from interp_compose.models.block import Record
 from interp_compose.models.lens_model import LensModel
 from interp_compose.types import HookFn
 
@@ -41,6 +41,7 @@ class AblationRecord(Record):
     def replaced(self, before: Tensor, after: Tensor, here: Bool[Tensor, "..."]) -> Tensor:
         """``after`` where ``here``, counted; ``here`` has a last axis of 1 to be broadcast."""
         out = torch.where(here, after.to(before.dtype), before)
+        # Vectors are the last axis. The count stays a tensor, so that no hook waits for a GPU.
         self._n_changed = self._n_changed + ((out != before) & here).any(dim=-1).sum()
         return out
 

@@ -133,6 +133,7 @@ def _positions(
     if listed and isinstance(listed[0], str):
         check_words(model, f"{name}={positions!r} are words", "pass numbers")
         for row, real in _texts(model, tokens, mask):
+            # Found in the text alone, and counted back to where its tokens are in the padded row.
             at = word_positions(model.tokenizer, tokens[row, real].tolist(), listed, row=row)
             chosen[row, real[at]] = True
         return chosen
@@ -227,7 +228,7 @@ def _texts(
     if len(model.stacks) > 1:
         text = text & ~model.predicts(tokens)
     for row in range(tokens.shape[0]):
-        yield row, text[row].nonzero()[:, 0]
+        yield row, text[row].nonzero()[:, 0]  # [real]: columns of the text's tokens
 
 
 def as_list(positions: Any) -> list[Any]:

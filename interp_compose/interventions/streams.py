@@ -58,23 +58,24 @@ class Shared:
         elsewhere all do: more and smaller calls, which a GPU does not like, for fewer positions.
         """
         n_parts = 4 if self.first.device.type == "cpu" else 1
-        quarter = (self.first * n_parts).div(max(width, 1), rounding_mode="floor")
+        quarter = (self.first * n_parts).div(max(width, 1), rounding_mode="floor")  # [row]
         for part in quarter.unique().tolist():
             rows = (quarter == part).nonzero()[:, 0]
             begin = int(self.first[rows].min())
             columns = self.column[rows]
-            before = (columns >= 0) & (columns < begin)
+            before = (columns >= 0) & (columns < begin)  # [part pos]
+            # [part pos-1]: tokens of one unit share a column
             alone = columns[:, 1:] != columns[:, :-1]
             assert bool((alone | ~before[:, 1:]).all()), "pooled before the first change"
-            places = before.any(0).nonzero()[:, 0].tolist()
+            places = before.any(0).nonzero()[:, 0].tolist()  # of the clean run, in any row's prefix
             if not places:
                 yield rows, 0, None
                 continue
-            mask = before[:, places[0] : places[-1] + 1].long()
+            mask = before[:, places[0] : places[-1] + 1].long()  # [part before]
             yield rows, begin, Prefix(self.kept, self.example[rows], places[0], mask)
 
 
-class Streams:
+class JoinedStreams:
     """Residuals between two blocks: a group of equal size for each layer at which they joined.
 
     Args:
@@ -106,6 +107,7 @@ class Streams:
 
     def join(self, resid: Float[Tensor, "row pos width"]) -> None:
         """One more group."""
+        # Room for all groups at once, so that no group is copied again when another joins.
         if self.n_streams == 0:
             self.resid = resid.new_empty((self.n_groups * len(resid), *resid.shape[1:]))
         self.resid[self.n_streams : self.n_streams + len(resid)] = resid
@@ -115,12 +117,14 @@ class Streams:
         """Near-equal chunks of at most ``max_tokens`` tokens (but never less than one stream), and
         each stream's row in its group."""
         n_rows, length = self.mask.shape
+        # ⌈tokens of all streams / tokens of a chunk⌉, a chunk of one stream at least.
         n_chunks = -(-self.n_streams * length // max(self.max_tokens, length))
         bounds = [round(chunk * self.n_streams / n_chunks) for chunk in range(n_chunks + 1)]
         for start, stop in pairwise(bounds):
             if stop > start:
                 yield (
                     slice(start, stop),
+                    # Group by group: a stream's row is its number modulo the rows of a group.
                     torch.arange(start, stop, device=self.mask.device) % n_rows,
                 )
 
@@ -145,7 +149,7 @@ class Streams:
                 )
             if out.shape[2] != left.shape[2]:  # the residual's width depends on the layer
                 left = out.new_empty((*left.shape[:2], out.shape[2]))
-            left[chunk] = out
+            left[chunk] = out  # in place: a chunk has been read before it is written
         self.resid = left
 
 
@@ -201,24 +205,32 @@ def sweep_streams(
         What ``finish`` returned, by layer and row.
     """
     n_rows, width = mask.shape
+    # 1. Rows that begin at one position are a part: the same blocks, run as one batch.
     everything = [(torch.arange(n_rows, device=mask.device), 0, None)]
     parts = [
-        (rows, begin, Streams(model, mask[rows, begin:], positions[rows, begin:], *counts, prefix))
+        (
+            rows,
+            begin,
+            JoinedStreams(model, mask[rows, begin:], positions[rows, begin:], *counts, prefix),
+        )
         for rows, begin, prefix in (everything if shared is None else shared.parts(width))
         for counts in [(len(layers), max_tokens)]
     ]
+    # 2. Upwards: at each start layer its residuals join, and all so far run to the next one.
     for layer, above in zip(layers, [*layers[1:], None], strict=True):
         entering = enter(layer)
         for rows, begin, streams in parts:
             streams.join(entering[rows, begin:])
             if above is not None:
                 streams.run(layer, above)
+    # 3. All streams enter the last start layer and are read, part by part, group by group.
     results: Tensor | None = None
     for rows, _, streams in parts:
         read = [
             finish(streams.at(chunk, of_part), layers[-1], rows[of_part])
             for chunk, of_part in streams.chunks()
         ]
+        # [layer part *result]
         found = torch.cat(read).reshape(len(layers), len(rows), *read[0].shape[1:])
         if results is None:
             results = found.new_empty((len(layers), n_rows, *found.shape[2:]))

@@ -54,6 +54,7 @@ def vectors_of(
 ) -> dict[Vector, Callable[[], Float[Tensor, "pair d_model"]]]:
     """What each kind of vector is, from the pooled phrases of targets and sources."""
     moved = given[: len(own)]
+    # Functions, since `given` holds vectors of random phrases only where these are wanted.
     return {
         "transplant": lambda: moved,
         "own": lambda: own,
@@ -67,7 +68,7 @@ def as_long_as(
 ) -> Float[Tensor, "pair d_model"]:
     """The vectors with the norms of the others; NaN for a vector of zeros."""
     precise = torch.float64 if others.dtype == torch.float64 else torch.float32
-    wanted = torch.linalg.vector_norm(others.to(precise), dim=-1, keepdim=True)
+    wanted = torch.linalg.vector_norm(others.to(precise), dim=-1, keepdim=True)  # [pair 1]
     found = vectors.to(precise)
     norm = torch.linalg.vector_norm(found, dim=-1, keepdim=True)
     scaled: Tensor = found * (wanted / norm)
@@ -100,11 +101,15 @@ def entering(
     layout, rows = places.layout, torch.arange(len(target), device=target.device)
     out = []
     for name, how in poolings.items():
+        # 1. Every unit of the targets, and the phrase of each source.
+        # [pair group d_model], [source d_model]
         pooled = pool_groups(target, layout.of_token, how, n_groups=layout.n_positions)
         given = pool_groups(source, places.source, how, n_groups=1)[:, 0]
-        own = pooled[rows, places.phrase]
+        own = pooled[rows, places.phrase]  # [pair d_model]
+        # 2. A pooling by which no phrase changes is refused, once for all kinds of vectors.
         _check_changed(own, given[: len(own)], places.differs, layer, name)
         made: Mapping[Vector, Callable[[], Tensor]] = vectors_of(own, given, direction)
+        # 3. A copy of the pooled residual for each vector, in the place of the phrase's own.
         for vector in vectors:
             edited = pooled.clone()
             edited[rows, places.phrase] = made[vector]()

@@ -81,11 +81,11 @@ def word_vectors(
     check_prompts(model, prompts, lambda index: "the text", collapse=None)
     (prompt,) = prompts
     check_ids(model, int(prompt.ids.max()))
-    tokens = torch.from_numpy(prompt.ids)[None].to(model.device)
-    groups = torch.from_numpy(prompt.groups)[None].to(model.device)
+    tokens = torch.from_numpy(prompt.ids)[None].to(model.device)  # [1 pos]
+    groups = torch.from_numpy(prompt.groups)[None].to(model.device)  # [1 pos]
     name = f"blocks.{at}.hook_resid_pre"  # in a whole call, in which masks of all layers act
     _, store = model.capture(tokens, [name], read="hidden")
-    pooled = pool_groups(store[name], groups, how, n_groups=prompt.n_groups)
+    pooled = pool_groups(store[name], groups, how, n_groups=prompt.n_groups)  # [1 word d_model]
     vectors = pooled[0].to("cpu", torch.promote_types(pooled.dtype, torch.float32))
     words = kept_apart([prompt.group_text(unit) for unit in range(prompt.n_groups)])
     _check_finite(words, vectors, at)

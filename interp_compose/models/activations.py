@@ -13,6 +13,7 @@ from torch import Tensor
 from interp_compose.errors import OptionError, did_you_mean, warn
 from interp_compose.models.hook_proofs import field, instead_of
 from interp_compose.models.hooks import check_point, hooked, matching_hooks, takes_hooks
+from interp_compose.models.recompute import refuse_recording
 from interp_compose.models.shown import READ_INSTEAD, hook_points
 from interp_compose.types import HookFn, Read
 
@@ -131,6 +132,8 @@ def read_at(
 
     def storing(name: str) -> HookFn:
         def store_activation(activation: Tensor, hook: Any) -> None:
+            if grad and not torch.is_grad_enabled():  # under use_reentrant=True
+                refuse_recording(f"capture(grad=True) of {name}")
             store[name] = activation
 
         return store_activation

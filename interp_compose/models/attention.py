@@ -97,6 +97,8 @@ class EditedForward(Edit):
         """Calls so far under each edit, by its identity."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        for edit in self.edits:
+            acted(self.what, edit, partial(self.is_open, edit))
         with ExitStack() as active:
             modes = [AroundSoftmax(edit) for edit in self.edits]
             for mode in reversed(modes):  # the outermost edit acts first
@@ -110,11 +112,6 @@ class EditedForward(Edit):
                     "model with eager attention, and compute no such softmax in your own hooks."
                 )
             self.runs[id(mode.edit)] = self.runs.get(id(mode.edit), 0) + 1
-            acted(
-                self.what,
-                mode.edit,
-                partial(self.is_open, mode.edit),
-            )
         return out
 
     def is_open(self, edit: AttentionEdit) -> bool:

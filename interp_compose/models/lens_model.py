@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -31,6 +31,7 @@ from interp_compose.models.attention import (
     is_edited,
     unedited,
 )
+from interp_compose.models.block import intervention
 from interp_compose.models.capabilities import Capabilities, prove_capabilities
 from interp_compose.models.effective_weights import (
     INSERTED,
@@ -56,7 +57,7 @@ from interp_compose.models.hooks import (
 from interp_compose.models.layers import resolve_layer
 from interp_compose.models.padding import PaddingProof
 from interp_compose.models.prefix import Kept, Prefix
-from interp_compose.models.recompute import recomputing
+from interp_compose.models.recompute import recomputing, refuse_recording
 from interp_compose.models.rotary import LengthLimit
 from interp_compose.models.sentence_config import SentenceConfig
 from interp_compose.models.texts import Inputs, Tokenized, as_call, tokenized
@@ -105,6 +106,21 @@ class LensModel(ABC):
 
     name: str
     architecture: str
+    USED: ClassVar = (
+        *("lens", "name", "architecture", "tokenizer", "device", "dtype", "training"),
+        *("n_layers", "n_heads", "d_model", "d_vocab", "n_ctx", "n_weights", "window"),
+        *("bidirectional", "blocks", "length_limit", "stated"),
+        *("forward", "encode", "generate", "tokenize", "positions"),  # calls
+        *("resid_pre", "run_blocks", "resume", "unembed"),  # parts of a call
+        *("capture", "capture_as_shown", "run_with_cache", "run_with_hooks"),
+        *("hooks", "hook_names", "active_hooks", "activation_checkpointing"),
+        *("weight", "parameters", "state_dict", "load_state_dict", "train", "eval"),
+        *("capabilities", "require"),
+        *("join", "prefix", "side_of", "start_ids", "stacks"),  # of an encoder–decoder
+    )
+    """The names that are documented: what it is, calls, hooks, weights, and what was proven of
+    it."""
+
     tokenizer: Any
     n_layers: int
     n_heads: int
@@ -169,6 +185,10 @@ class LensModel(ABC):
             where = f"; TransformerLens' own is model.lens.{name}" if theirs else ""
             kind = type(self).__name__
             raise AttributeError(f"{kind!r} object has no attribute {name!r}{where}", name=name)
+
+    def __dir__(self) -> list[str]:
+        """What a user calls, for tab completion; the rest is for this library's own rooms."""
+        return [name for name in self.USED if hasattr(self, name)]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LensModel:
         from interp_compose.models.weights import copy_model
@@ -588,7 +608,7 @@ class LensModel(ABC):
         with self.hooks(fwd_hooks):
             return self.forward(tokens, attention_mask=attention_mask, read=read)
 
-    @contextmanager
+    @intervention
     def hooks(
         self,
         fwd_hooks: Sequence[tuple[str | Callable[[str], bool], HookFn]],
@@ -627,7 +647,7 @@ class LensModel(ABC):
             self.proofs.prove_edits(log.edited)
             self.proofs.prove_shown(log.read)
 
-    @contextmanager
+    @intervention
     def editing_attention(
         self, edits: Mapping[int, AttentionEdit] | Mapping[AttentionSite, AttentionEdit]
     ) -> Iterator[LensModel]:
@@ -677,7 +697,7 @@ class LensModel(ABC):
                 "and load it again."
             )
 
-    @contextmanager
+    @intervention
     def activation_checkpointing(self) -> Iterator[None]:
         """Calls inside the ``with`` block keep less for the backward pass, and compute it again.
 
@@ -877,7 +897,8 @@ class LensModel(ABC):
     def _wrapped(self, depth: int) -> ForwardFn:
         if depth == 0:
             return lambda tokens, mask, read: self._forward(tokens, mask, read=read)
-        (_, wrapper), inner = self._wrappers[depth - 1], self._wrapped(depth - 1)
+        (opened, wrapper), inner = self._wrappers[depth - 1], self._wrapped(depth - 1)
+        refuse_recording(opened.name)
         return lambda tokens, mask, read: wrapper(inner, tokens, mask, read)
 
     @contextmanager
@@ -961,14 +982,14 @@ class LensModel(ABC):
 
     def _hooks_of_the_lens(self) -> Mapping[int, Any]:
         """Handles at hook points that were there at loading and are a framework's, or of which the
-        lens does not record whose they are (transformer-lens 3.9); by identity, and kept, so that
-        no later one takes it over."""
+        lens does not record whose they are (transformer-lens 3.9), and PyTorch's functions of them;
+        by identity, and kept, so that no later one takes it over."""
         handles = (
-            handle
+            (handle, {**point._forward_hooks, **point._backward_hooks}.get(handle.hook.id))
             for point in self.lens.hook_dict.values()
             for handle in (*point.fwd_hooks, *point.bwd_hooks)
         )
-        return {id(handle): handle for handle in handles if not of_the_user(handle)}
+        return {id(one): one for both in handles if not of_the_user(both[0]) for one in both}
 
     # ---- weights, mode and device --------------------------------------------------------
 

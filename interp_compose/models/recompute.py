@@ -1,16 +1,23 @@
 """Activation checkpointing: blocks whose activations are computed again in the backward pass.
 
 The second computation runs under the hooks and edits that are open then. So those that acted in a
-block's forward pass are recorded, and the backward pass is refused under others.
+block's forward pass are recorded, and the backward pass is refused under others. No edit acts under
+checkpointing that is not this one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
 from functools import partial
+from inspect import currentframe
+from typing import Any, TypeVar
 
+import torch
 from torch import nn
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
+from torch.utils import checkpoint as torchs
 from torch.utils.checkpoint import checkpoint
 
 from interp_compose.errors import InterventionError
@@ -18,7 +25,19 @@ from interp_compose.errors import InterventionError
 Acted = dict[int, tuple[str, Callable[[], bool]]]
 """Edits by identity: what each is called, and whether it is still open."""
 
-_RECORDS: list[Acted] = []
+Value = TypeVar("Value")
+
+
+@dataclass
+class Record:
+    """Of one computation of a checkpointed block: the edits that acted, and what they looked up in
+    the call of the model, which is over when the block is computed again."""
+
+    acted: Acted = field(default_factory=dict)
+    kept: dict[Hashable, Any] = field(default_factory=dict)
+
+
+_RECORDS: list[Record] = []
 """Of the checkpointed blocks that are running now, the innermost last."""
 
 
@@ -37,18 +56,58 @@ def recomputing(blocks: Iterable[nn.Module]) -> Iterator[None]:
 
 
 def acted(what: str, edit: object, still_open: Callable[[], bool]) -> None:
-    """Record that ``edit`` changed an activation, if a checkpointed block is running."""
-    if _RECORDS:
-        _RECORDS[-1][id(edit)] = (what, still_open)
+    """Record that ``edit`` changes an activation, if a checkpointed block is running."""
+    refuse_recording(what)
+    for record in _RECORDS:
+        record.acted[id(edit)] = (what, still_open)
+
+
+def refuse_recording(what: str) -> None:
+    """Refuse to act where a trace of torch, or checkpointing by someone else, records.
+
+    Raises:
+        InterventionError: says what to do instead.
+    """
+    if torch._C._is_tracing() or get_proxy_mode() is not None:
+        raise InterventionError(
+            f"{what} acts inside torch.jit.trace, torch.export or make_fx, whose result would keep "
+            "it after the `with` block; trace the clean model, outside the block."
+        )
+    if _checkpoints() > len(_RECORDS):
+        raise InterventionError(
+            f"{what} would act in a block that is computed again in the backward pass, maybe "
+            "without it, so that gradients would be wrong. Switch that off (gradient_"
+            "checkpointing_disable(), torch.utils.checkpoint), and call the model inside model."
+            "activation_checkpointing(), and backward() inside the same blocks of edits."
+        )
+
+
+def _checkpoints() -> int:
+    """How many computations under torch's checkpointing are running, one inside the other."""
+    # Without gradients only the reentrant kind does anything, and it runs its blocks so.
+    graph = torch.is_grad_enabled()
+    entries = ("checkpoint", "recompute_fn", "backward") if graph else ("forward",)
+    frame, count = currentframe(), 0
+    while frame is not None:
+        code, frame = frame.f_code, frame.f_back
+        count += code.co_name in entries and code.co_filename == torchs.__file__
+    return count
+
+
+def recalled(key: Hashable, look_up: Callable[[], Value]) -> Value:
+    """What ``look_up`` gives; in the second computation of a block what it gave in the first."""
+    kept = _RECORDS[-1].kept if _RECORDS else {}
+    value: Value = kept[key] if key in kept else kept.setdefault(key, look_up())
+    return value
 
 
 def _both_computations() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-    first: Acted = {}
+    first = Record()
     return _recording(first), _same_as(first)
 
 
 @contextmanager
-def _recording(record: Acted) -> Iterator[None]:
+def _recording(record: Record) -> Iterator[None]:
     _RECORDS.append(record)
     try:
         yield
@@ -57,15 +116,15 @@ def _recording(record: Acted) -> Iterator[None]:
 
 
 @contextmanager
-def _same_as(first: Acted) -> Iterator[None]:
-    closed = [what for what, still_open in first.values() if not still_open()]
-    again: Acted = {}
+def _same_as(first: Record) -> Iterator[None]:
+    closed = [what for what, still_open in first.acted.values() if not still_open()]
+    again = Record(kept=first.kept)
     try:
         if not closed:
             with _recording(again):
                 yield
     finally:
-        new = [what for edit, (what, _) in again.items() if edit not in first]
+        new = [what for edit, (what, _) in again.acted.items() if edit not in first.acted]
         if closed or new:
             raise InterventionError(
                 f"a block under activation_checkpointing() is computed again in the backward pass, "

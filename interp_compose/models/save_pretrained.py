@@ -38,6 +38,7 @@ from interp_compose.models.own_folder import OwnModel, new_folder
 from interp_compose.models.own_forward import OwnForward
 from interp_compose.models.ready import check_unedited
 from interp_compose.models.sentence_config import write_sentence_config
+from interp_compose.runs.checksums import SUMS, digests_of, write_sums
 from interp_compose.runs.files import disk, temporary_folder
 from interp_compose.tensors import check_autocast
 
@@ -94,6 +95,9 @@ def save_pretrained(model: LensModel, folder: str | Path) -> Path:
                 model.tokenizer.save_pretrained(temporary)
             if model.stated is not None:
                 write_sentence_config(model.stated, temporary, model.d_model)
+            files = [path.relative_to(temporary).as_posix() for path in temporary.rglob("*")]
+            names = sorted(name for name in files if (temporary / name).is_file())
+            write_sums(temporary / SUMS, digests_of(temporary, names))
         _check(model, clean, state, temporary)
         with disk(folder):
             os.replace(temporary, folder)

@@ -108,7 +108,7 @@ def scene_of(chart: Chart, asked: float | None) -> Scene:
     )
 
 
-class _Room(NamedTuple):
+class _PanelRoom(NamedTuple):
     """Of a panel; ``left`` is where the first one begins."""
 
     left: float
@@ -118,7 +118,7 @@ class _Room(NamedTuple):
     y_title: list[str]
 
 
-def _room(chart: Chart, end: float, asked: float | None) -> _Room:
+def _room(chart: Chart, end: float, asked: float | None) -> _PanelRoom:
     """Panels from their titles' left to ``end``."""
     n = len(chart.panels)
     left = 74.0 if chart.y_is_share else 87.0
@@ -133,7 +133,7 @@ def _room(chart: Chart, end: float, asked: float | None) -> _Room:
         high = min(max(FLATNESS * across, HEIGHTS[0]), HEIGHTS[1])
     y_title = lines_of(chart.y_title, int(1.15 * high / TITLE), even=True)
     more = LINE * (len(y_title) - 1)
-    return _Room(left + more, across - more / per_row, per_row, high, y_title)
+    return _PanelRoom(left + more, across - more / per_row, per_row, high, y_title)
 
 
 def _least(chart: Chart) -> float:

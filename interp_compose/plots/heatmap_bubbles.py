@@ -20,7 +20,7 @@ EDGE: Final = "#888888"  # around every bubble: the lightest colours are nearly 
 LETTER: Final = 6.7  # the width of one at 12 pixels
 
 
-class Key(NamedTuple):
+class BubbleKey(NamedTuple):
     """A bubble of the legend: its row, its middle and where its name begins, in pixels from the
     left; no diameter where there is but a text."""
 
@@ -72,15 +72,15 @@ class Bubbles(HeatMap):
         shares = [SMALLEST + (1 - SMALLEST) * k / steps for k in range(len(self.size_names))]
         return [largest * share for share in shares]
 
-    def legend(self, cell: float, left: float, right: float) -> list[Key]:
+    def legend(self, cell: float, left: float, right: float) -> list[BubbleKey]:
         """What sizes mean, and every size with its name, in rows from ``left`` to ``right``."""
         title = short(self.size_title, LONGEST_NAME)
         names = short_each(self.size_names, LONGEST_NAME)
-        keys = [Key(0, left, 0.0, left, title)] if title else []
+        keys = [BubbleKey(0, left, 0.0, left, title)] if title else []
         sizes = self.diameters(cell)
         widths = [size + 6 + LETTER * len(text) for size, text in zip(sizes, names, strict=True)]
         places = in_rows(widths, left, right, 20.0, LETTER * len(title) + 14 * bool(title))
         return keys + [
-            Key(row, x + size / 2, size, x + size + 6, text)
+            BubbleKey(row, x + size / 2, size, x + size + 6, text)
             for size, text, (x, row) in zip(sizes, names, places, strict=True)
         ]

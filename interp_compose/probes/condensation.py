@@ -77,10 +77,12 @@ def condensation(W: Float[Tensor, "neuron d_in"], *, threshold: float = 0.4) -> 
         raise OptionError(
             f"threshold={threshold!r}: expected a cosine of at least 0 and below 1, e.g. 0.4"
         )
+    # 1. Cosines of all pairs of rows, in full precision.
     unit = _directions(W)
     with full_precision(unit):
-        cosines = unit @ unit.mT
-    alive = unit.any(dim=1)
+        cosines = unit @ unit.mT  # [neuron neuron]
+    # 2. Directions, greedily. A dead neuron is a row of zeros, and joins none.
+    alive = unit.any(dim=1)  # [neuron]
     order, group, sizes = _grouped(cosines > threshold, alive)
     return Condensation(
         cosines=cosines,
@@ -116,6 +118,7 @@ def random_abs_cosine(d: int) -> float:
     """
     if d < 1:
         raise InputError(f"d={d!r}: expected a number of dimensions, 1 or more")
+    # By logarithms: Γ itself overflows from a few hundred dimensions on.
     return math.exp(math.lgamma(d / 2) - math.lgamma((d + 1) / 2)) / math.sqrt(math.pi)
 
 
@@ -123,9 +126,10 @@ def _directions(W: Float[Tensor, "neuron d_in"]) -> Float[Tensor, "neuron d_in"]
     """Rows of unit length, zero where a row is; whatever the scale of each."""
     check_matrices(W, "W", "neuron, d_in")
     W = W.detach().to(wide_enough(W.dtype))
-    largest = W.abs().amax(dim=1, keepdim=True)
+    # Over the largest entry first, so that no square overflows or vanishes.
+    largest = W.abs().amax(dim=1, keepdim=True)  # [neuron 1]
     scaled = W / largest.masked_fill(largest == 0, 1)
-    norm = torch.linalg.vector_norm(scaled, dim=1, keepdim=True)
+    norm = torch.linalg.vector_norm(scaled, dim=1, keepdim=True)  # [neuron 1]
     unit: Tensor = scaled / norm.masked_fill(norm == 0, 1)
     return unit
 
@@ -143,18 +147,21 @@ def _mean_abs_of(blocks: Iterable[Tensor], alive: Tensor) -> float:
     n = int(alive.sum())
     if n < 2:
         return math.nan
+    # Σ_j |cos_ij| of each row i, without a copy of the block's absolute values.
     by_row = (torch.linalg.vector_norm(block, ord=1, dim=1) for block in blocks)
     total = sum(float(sums.sum(dtype=torch.float64)) for sums in by_row)
-    return max(total - n, 0.0) / (n * (n - 1))
+    return max(total - n, 0.0) / (n * (n - 1))  # without the diagonal
 
 
 def _grouped(
     near: Tensor, alive: Tensor
 ) -> tuple[Int[Tensor, "neuron"], Int[Tensor, "neuron"], tuple[int, ...]]:
     """Greedy order, each neuron's group, and the groups' sizes. ``near`` loses its diagonal."""
+    # 1. Neurons with no other above the threshold need no search.
     has_neighbour = near.fill_diagonal_(False).any(1)  # the others are a direction each
     connected = np.flatnonzero(has_neighbour.cpu().numpy())
     neighbours = near[has_neighbour][:, has_neighbour].cpu().numpy()
+    # 2. The first neuron that is free opens a direction, and its free neighbours join.
     free = np.ones(len(connected), dtype=bool)
     isolated = np.flatnonzero((alive & ~has_neighbour).cpu().numpy())
     directions = [isolated[i : i + 1] for i in range(len(isolated))]
@@ -164,6 +171,7 @@ def _grouped(
         members = free & neighbours[first]
         directions.append(connected[np.concatenate([[first], np.flatnonzero(members)])])
         free[members] = free[first] = False
+    # 3. Directions in the order of their first neurons, the dead behind them.
     directions.sort(key=lambda direction: int(direction[0]))
     sizes = tuple(len(direction) for direction in directions)
     dead = np.flatnonzero(~alive.cpu().numpy())

@@ -75,21 +75,25 @@ def top_pair(
     growth_needed, largest = -math.inf, 0.0
     if start is None:
         start = _random(A)
+        # P(|c| < ε) ≈ ε √(2 cols / π) for a random unit start. At the chance allowed: log 1/ε.
         growth_needed = math.log(math.sqrt(2 * cols / math.pi) / MISS_CHANCE)
-    basis = A.new_empty(min(last, 64) + 1, cols)
+    basis = A.new_empty(min(last, 64) + 1, cols)  # [step col], Lanczos vectors
     basis[0] = start / start.norm()
     coefficients = A.new_zeros(2, last)  # diagonal and off-diagonal of the tridiagonal matrix
     for k in range(1, last + 1):
         if k == len(basis):
-            basis = torch.cat([basis, torch.empty_like(basis)])
+            basis = torch.cat([basis, torch.empty_like(basis)])  # room for twice as many
         known = basis[:k]
+        # 1. w = Aᵀ A v_k, less its part along v_k: α_k v_k.
         w = _normal_product(A, known[-1])
         alpha = known[-1] @ w
         w -= alpha * known[-1]
-        # In exact arithmetic only the previous vector's part is left. Twice, since little may be
-        # left of w where singular values are nearly equal, and then rounding is much of it.
+        # 2. Less its parts along all vectors so far. In exact arithmetic only the previous one's is
+        # left. Twice, since little may be left of w where singular values are nearly equal, and
+        # then rounding is much of it.
         w -= known.mT @ (known @ w)
         w -= known.mT @ (known @ w)
+        # 3. β_k = ‖w‖, v_{k+1} = w / β_k: one more row of the tridiagonal matrix VᵀAᵀA V.
         beta = w.norm()
         largest = max(largest, float(alpha))
         if float(beta) <= ROUNDING * torch.finfo(A.dtype).eps * largest:
@@ -99,6 +103,7 @@ def top_pair(
         basis[k] = w / beta.clamp_min(torch.finfo(A.dtype).tiny)
         if k % CHECK_EVERY and k != last and beta != 0:
             continue
+        # 4. On the CPU: that matrix's largest eigenvalue θ, its error, and p_k beyond it.
         diagonal, off = coefficients[:, :k].tolist()
         theta, vector, error = _top_of(diagonal, off, RESIDUAL_BOUND * tolerance)
         beyond = theta * (1 + MISS_FACTOR * tolerance)
@@ -108,6 +113,7 @@ def top_pair(
         )
         if converged or beta == 0:
             break
+    # 5. Back from the Lanczos vectors: v = V s, u = A v / ‖A v‖.
     right = known.mT @ torch.tensor(vector, dtype=A.dtype, device=A.device)
     right /= right.norm()
     left = torch.mv(A, right)
@@ -147,6 +153,7 @@ def _top_of(
     values, vectors = eigh_tridiagonal(
         diagonal, off[:-1], select="i", select_range=(max(k - 2, 0), k - 1)
     )
+    # ‖Aᵀ A V s − θ V s‖ = β_k |last component of s|, without a product with A.
     residuals = off[-1] * abs(vectors[-1])
     theta, residual = float(values[-1]), float(residuals[-1])
     if residual > bound * theta:
@@ -163,8 +170,9 @@ def _log_growth(diagonal: Sequence[float], off: Sequence[float], x: float) -> fl
     for a, b in zip(diagonal, off, strict=True):
         if b == 0:
             return math.inf  # the start is in an invariant subspace, which is complete
+        # r_k = p_k(x) / p_{k-1}(x) = (x − α_k − β_{k-1} / r_{k-1}) / β_k; at first β_0 / r_0 = 0
         ratio = (x - a - before / ratio) / b
-        if ratio <= 0:
+        if ratio <= 0:  # a change of sign: x is not above all roots of p_k
             return -math.inf
         total += math.log(ratio)
         before = b

@@ -39,7 +39,7 @@ def check_matrices(A: Tensor, name: str = "A", axes: str = "..., row, col") -> N
         raise InputError(f"{name} has the shape {shape}; expected matrices [{axes}] with entries")
     if A.is_meta:
         raise InputError(f"{name} of shape {shape} is on the meta device; load its values first")
-    if A.numel() and not _finite(A):
+    if A.numel() and not bool(largest_entry(A).isfinite()):
         raise NonFiniteError(
             f"{name} has {int((~A.isfinite()).sum())} NaN or infinite entries of {A.numel()}; "
             "a probe needs finite ones: find the step at which they appeared"
@@ -60,7 +60,3 @@ def largest_entry(A: Tensor) -> Tensor:
 def row_major(A: Tensor) -> Tensor:
     """``A`` or its transpose, whichever has contiguous rows; a view."""
     return A.mT if A.stride(-2) < A.stride(-1) else A
-
-
-def _finite(A: Tensor) -> bool:
-    return bool(largest_entry(A).isfinite())

@@ -88,7 +88,7 @@ def _by_size(
     def one(a: Float[Tensor, "1 row col"]) -> Float[Tensor, "1"]:
         matrix, scale = scaled(a[0])
         if scale == 0:
-            return a.sum((-2, -1)) * 0
+            return a.sum((-2, -1)) * 0  # [1]: 0, with a gradient of zeros
         return large(matrix, _Norm.apply(matrix, tolerance), scale).unsqueeze(0)
 
     return _each(A, one, 1)
@@ -155,12 +155,12 @@ def _each(
     """``work`` on chunks of matrices that have ``entries`` in all (at least one matrix), upcast."""
     dtype = wide_enough(A.dtype)
     batch, matrix = A.shape[:-2], A.shape[-2:]
-    flat = A.reshape(math.prod(batch), *matrix)
+    flat = A.reshape(math.prod(batch), *matrix)  # [n row col]
     some = flat if len(flat) else flat.new_ones(1, *matrix)  # for the shape of the result
     with full_precision(A):
         parts = some.split(max(1, entries // matrix.numel()))
         values = torch.cat([work(part.to(dtype)) for part in parts])[: len(flat)]
-    return values.reshape((*batch, *values.shape[1:]))
+    return values.reshape((*batch, *values.shape[1:]))  # [*batch ...]
 
 
 def scaled(matrix: Float[Tensor, "row col"]) -> tuple[Float[Tensor, "_ _"], float]:
@@ -197,12 +197,12 @@ class _Norm(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         left, right = ctx.saved_tensors
-        return torch.outer(grad * left, right), None
+        return torch.outer(grad * left, right), None  # [row col]; grad is a number
 
 
 def _gram(A: Float[Tensor, "n row col"]) -> tuple[Float[Tensor, "n side side"], Float[Tensor, "n"]]:
     """The smaller Gram matrix of each matrix over its largest entry, and that entry."""
-    largest = A.detach().abs().amax(dim=(-2, -1))
+    largest = A.detach().abs().amax(dim=(-2, -1))  # [n]; it cancels, and so would its gradient
     scaled = A / largest.masked_fill(largest == 0, 1)[:, None, None]
     if A.shape[-2] > A.shape[-1]:
         scaled = scaled.mT
@@ -211,15 +211,15 @@ def _gram(A: Float[Tensor, "n row col"]) -> tuple[Float[Tensor, "n side side"], 
 
 def _small_stable_ranks(A: Float[Tensor, "n row col"]) -> Float[Tensor, "n"]:
     gram, largest = _gram(A)
-    top = torch.linalg.eigvalsh(gram)[..., -1]
-    total = gram.diagonal(dim1=-2, dim2=-1).sum(-1)
-    rank: Tensor = total / top.masked_fill(largest == 0, 1)
+    top = torch.linalg.eigvalsh(gram)[..., -1]  # [n]: ‖A‖₂² / largest²
+    total = gram.diagonal(dim1=-2, dim2=-1).sum(-1)  # the trace: ‖A‖_F² / largest²
+    rank: Tensor = total / top.masked_fill(largest == 0, 1)  # 0 / 1 for a zero matrix
     return rank
 
 
 def _small_norms(A: Float[Tensor, "n row col"]) -> Float[Tensor, "n"]:
     gram, largest = _gram(A)
-    top = torch.linalg.eigvalsh(gram)[..., -1]
+    top = torch.linalg.eigvalsh(gram)[..., -1]  # [n]
     norm: Tensor = top.masked_fill(largest == 0, 1).sqrt() * largest
     return norm
 
@@ -233,6 +233,7 @@ def _of_spectrum(A: Float[Tensor, "n row col"]) -> Float[Tensor, "n 2"]:
     both, error = _of_spectrum_and_error(A)
     inexact = error > ENTROPY_ERROR_LIMIT
     if bool(inexact.any()):
+        # Only the matrices whose estimate is too large.
         both[inexact] = _of_spectrum_and_error(A[inexact].double())[0].to(A.dtype)
     return both
 
@@ -247,17 +248,21 @@ def _of_spectrum_and_error(
     or √δ at most; that moves the entropy by (|log p| + H) / Σ σ times as much.
     """
     gram, largest = _gram(A)
-    squares = torch.linalg.eigvalsh(gram).clamp_min(0)
+    # 1. σ² / largest², ascending; rounding may have made small ones negative.
+    squares = torch.linalg.eigvalsh(gram).clamp_min(0)  # [n side]
     top = squares[..., -1].masked_fill(largest == 0, 1)
+    # 2. ‖A‖_F² / ‖A‖₂², in which `largest` cancels.
     stable = gram.diagonal(dim1=-2, dim2=-1).sum(-1) / top
+    # 3. H = −Σ p log p of p = σ / Σ σ; entr(0) is 0.
     values = squares.sqrt()
-    total = values.sum(-1, keepdim=True)
+    total = values.sum(-1, keepdim=True)  # [n 1]
     total = total.masked_fill(total == 0, 1)
     shares = values / total
     entropy = torch.special.entr(shares).sum(-1).clamp(0, math.log(values.shape[-1]))
-    delta = 4 * torch.finfo(A.dtype).eps * squares[..., -1:]
+    # 4. δ of each λ, moved to σ: δ / 2σ, at most √δ; then to H.
+    delta = 4 * torch.finfo(A.dtype).eps * squares[..., -1:]  # [n 1]
     off = torch.minimum(delta.sqrt(), delta / (2 * values))
     off = torch.where(values == 0, delta.sqrt(), off)
     logs = -shares.clamp_min(torch.finfo(A.dtype).eps).log()
-    error = (off * (logs + entropy.unsqueeze(-1)) / total).sum(-1)
+    error = (off * (logs + entropy.unsqueeze(-1)) / total).sum(-1)  # ≥ Σ |dH/dσ| off
     return torch.stack([stable, entropy], dim=-1), error

@@ -72,8 +72,10 @@ class StableRankTracker:
         if last is None:
             top = top_pair(matrix, self.tolerance)
         else:
+            # 1. On from the last evaluation: of its two vectors the one along today's columns.
             start = last.right if transposed == self._transposed else last.left
             top = top_pair(matrix, self.tolerance, start=start.to(matrix))
+            # 2. Now and then a random start, in case another direction has become the largest.
             if (self.evaluations - 1) % self.check_every == 0:
                 fresh = top_pair(matrix, self.tolerance)
                 self.overtaken += fresh.value**2 > top.value**2 * (1 + self.tolerance)

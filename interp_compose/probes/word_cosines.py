@@ -48,9 +48,9 @@ def word_cosine_sums(
     layers = stack_layers(resid, word_ids, at_least=1)
     same, different = word_pairs(word_ids)
     with full_precision(layers):
-        cosine = cosines(layers, word_ids >= 0)
+        cosine = cosines(layers, word_ids >= 0)  # [layer batch pos pos]
     return CosineSums(
-        same=(cosine * same).sum(dim=(1, 2, 3)),
+        same=(cosine * same).sum(dim=(1, 2, 3)),  # [layer]; same is [batch pos pos]
         different=(cosine * different).sum(dim=(1, 2, 3)),
         same_pairs=same.sum(),
         different_pairs=different.sum(),

@@ -246,7 +246,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SweepPlan:
     """What one call of a sweep is to do, as its workers read it."""
 
     work: str
@@ -269,9 +269,9 @@ class Plan:
         return out / "plans" / f"{hashed(asdict(self))}.json"
 
 
-def read_plan(path: Path) -> Plan:
+def read_plan(path: Path) -> SweepPlan:
     """A plan as :func:`register` left it."""
-    return Plan(**read_json(path, ("work", "configs", "together", "function")))
+    return SweepPlan(**read_json(path, ("work", "configs", "together", "function")))
 
 
 def read_sweep(out: Path) -> dict[str, Any] | None:
@@ -300,7 +300,7 @@ def read_sweep(out: Path) -> dict[str, Any] | None:
     return about
 
 
-def register(out: Path, plan: Plan) -> None:
+def register(out: Path, plan: SweepPlan) -> None:
     """Keep the plan, and note in ``sweep.json`` what is asked for, behind what was before.
 
     Raises:

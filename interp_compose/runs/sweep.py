@@ -32,8 +32,8 @@ from interp_compose.runs.files import plain_json
 from interp_compose.runs.folder import (
     FAILED,
     SWEEP,
-    Plan,
     Run,
+    SweepPlan,
     hashed,
     read_sweep,
     register,
@@ -126,7 +126,7 @@ def sweep_status(out: str | os.PathLike[str]) -> pd.DataFrame:
     about = read_sweep(out)
     if about is None:
         raise MissingDataError(f"{out / SWEEP} is missing; expected the folder of a sweep")
-    runs = Plan(about["work"], about["configs"]).runs(out)
+    runs = SweepPlan(about["work"], about["configs"]).runs(out)
     rows = [
         {"index": index, "hash": run.name, "state": _state(run), "seconds": run.seconds}
         | {f"config.{k}" if k in OWN_COLUMNS else k: value for k, value in run.config.items()}
@@ -229,7 +229,7 @@ def run_sweep(
         InterpComposeError: workers die before they take up a run.
     """
     function = resolve(work)
-    plan = Plan(name or work, configs, together, work)
+    plan = SweepPlan(name or work, configs, together, work)
     done = sweep(plan, function, out, where=where, workers=workers, slurm=slurm, progress=progress)
     if done.failed:
         index, why = next(iter(done.failed.items()))
@@ -241,7 +241,7 @@ def run_sweep(
 
 
 def sweep(
-    plan: Plan,
+    plan: SweepPlan,
     function: Callable[..., object],
     out: str | os.PathLike[str],
     *,
@@ -252,7 +252,7 @@ def sweep(
 ) -> Sweep:
     """:func:`run_sweep` of a plan, its failures in the result alone.
 
-    ``function`` is what is called in this process; workers import :attr:`.Plan.function`.
+    ``function`` is what is called in this process; workers import :attr:`.SweepPlan.function`.
     """
     check_options(where, workers, slurm, plan.together)
     plan = replace(plan, configs=_checked(plan.configs))

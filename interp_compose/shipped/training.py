@@ -26,7 +26,7 @@ Batch = tuple[Int[Tensor, "batch pos"], Int[Tensor, "batch pos"]]
 
 
 @dataclass(frozen=True, eq=False)
-class NextToken:
+class NextTokenOfLines:
     """Mean cross-entropy (nats) of every token of a batch but the first of each line."""
 
     rows: Sequence[Row]
@@ -115,7 +115,7 @@ def train(
     50."""
     config = ShippedConfig(lr=lr, batch_size=batch_size, epochs=steps, max_steps=steps, seed=seed)
     order = PooledOrder(rows, steps, batch_size, seed)
-    trainer = Trainer(model, NextToken(rows), config, order=order)
+    trainer = Trainer(model, NextTokenOfLines(rows), config, order=order)
     run_training(trainer, progress=not quiet, title=label)
     last: list[float] = [row["loss"] for row in trainer.recorder.rows[-50:]]
     return sum(last) / len(last)

@@ -34,16 +34,16 @@ def pearson(cells: Float[np.ndarray, "pair cell"], target: Float[np.ndarray, "pa
     def measure(counts: Int[np.ndarray, "sample pair"]) -> Float[np.ndarray, "sample cell"]:
         if n < 3:
             return np.full((len(counts), x.shape[1]), np.nan)
-        weights = counts / n
-        mean_x, mean_y = weights @ x, (weights @ y)[:, None]
-        var_x = weights @ x**2 - mean_x**2
+        weights = counts / n  # [sample pair]
+        mean_x, mean_y = weights @ x, (weights @ y)[:, None]  # [sample cell], [sample 1]
+        var_x = weights @ x**2 - mean_x**2  # E x² − (E x)²
         var_y = (weights @ y**2)[:, None] - mean_y**2
-        covariance = weights @ (x * y[:, None]) - mean_x * mean_y
+        covariance = weights @ (x * y[:, None]) - mean_x * mean_y  # [sample cell]
         with np.errstate(invalid="ignore", divide="ignore"):
             value = covariance / np.sqrt(var_x * var_y)
-        cancelled = (100 * var_x <= mean_x**2) | (100 * var_y <= mean_y**2)
+        cancelled = (100 * var_x <= mean_x**2) | (100 * var_y <= mean_y**2)  # [sample cell]
         for sample, cell in np.argwhere(cancelled):
-            times = counts[sample]
+            times = counts[sample]  # [pair]: each written out as often as it was drawn
             value[sample, cell] = _correlation(cells[:, cell].repeat(times), target.repeat(times))
         clipped: Float[np.ndarray, "sample cell"] = value.clip(-1, 1)
         return clipped
@@ -56,6 +56,7 @@ def _centred(x: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
 
     Shifted twice, since the mean of numbers far from 0 is itself rounded.
     """
+    # frexp: |x| = m · 2^e with ½ ≤ m < 1, e of the largest in each column.
     x = np.ldexp(x, -np.frexp(np.abs(x).max(axis=0))[1])
     x = x - x.mean(axis=0)
     centred: Float[np.ndarray, "*shape"] = x - x.mean(axis=0)
@@ -79,12 +80,13 @@ def spearman(cells: Float[np.ndarray, "pair cell"], target: Float[np.ndarray, "p
         if n < 3:
             return value
         weights = counts.astype(np.float64)
-        y = _ranks(weights, target_ties)
+        y = _ranks(weights, target_ties)  # [sample pair], doubled and centred
         y_drawn = weights * y
         var_y = _row_sums(y_drawn, y)
         for cell, ties in enumerate(columns):
-            x = _ranks(weights, ties)
+            x = _ranks(weights, ties)  # [sample pair]
             with np.errstate(invalid="ignore"):  # 0/0, exactly, where x or y is constant
+                # Σ w x y / √(Σ w x² Σ w y²): the means are 0, and the factors 2 cancel.
                 value[:, cell] = _row_sums(x, y_drawn) / np.sqrt(_row_sums(weights * x, x) * var_y)
         return value.clip(-1, 1)
 
@@ -100,8 +102,9 @@ def auc(cells: Float[np.ndarray, "pair cell"], target: Float[np.ndarray, "pair"]
         value = np.empty((len(counts), len(columns)))
         weights = counts.astype(np.float64)
         positive = weights * target
-        ones = positive.sum(axis=1)
+        ones = positive.sum(axis=1)  # [sample]: P; N = n − P
         for cell, ties in enumerate(columns):
+            # Σ 2r − (n + 1), over those labelled 1
             doubled = _row_sums(_ranks(weights, ties), positive)
             with np.errstate(invalid="ignore"):  # 0/0, exactly, where a class is missing
                 value[:, cell] = 0.5 + doubled / (2 * ones * (n - ones))
@@ -120,6 +123,7 @@ class _Ties(NamedTuple):
 
 def _ties(x: Float[np.ndarray, "pair"]) -> _Ties:
     _, group, sizes = np.unique(x, return_inverse=True, return_counts=True)
+    # return_inverse numbers the groups in ascending order of their value.
     return _Ties(np.argsort(group, kind="stable"), sizes.cumsum() - 1, group)
 
 
@@ -131,10 +135,11 @@ def _ranks(
     A group of weight w with b observations before it has the ranks b + 1 … b + w, whose mean is
     r = b + (w + 1)/2; hence 2r − (n + 1) = b + (b + w) − n.
     """
+    # [sample group]: b + w, observations up to the end of each group
     through = weights.take(ties.order, axis=1).cumsum(axis=1).take(ties.last, axis=1)
     n = weights.shape[1]
     by_group: Float[np.ndarray, "sample group"] = through - n
-    by_group[:, 1:] += through[:, :-1]
+    by_group[:, 1:] += through[:, :-1]  # + b, which is 0 of the first group
     return by_group.take(ties.group, axis=1)
 
 
@@ -223,17 +228,20 @@ def agreement(
         reference = _finite("reference", reference, (n,))
         cells = np.column_stack([cells, reference])
 
+    # 1. Every cell of all pairs, and of each bootstrap sample: [1 + sample, cell (+ reference)].
     measure = _MEASURES[metric](cells, target)
     all_pairs = measure(np.ones((1, n), np.int64))
     counts = bootstrap_counts(n, samples, seed)
     values = np.concatenate([all_pairs, *map(measure, _blocks(counts))])
 
+    # 2. Percentiles of each cell, where there are pairs enough.
     k = cells.shape[1] - (reference is not None)
     rarer = int(min(target.sum(), n - target.sum())) if metric == "auc" else n
     enough = n >= MIN_PAIRS and rarer >= MIN_PAIRS // 2
     low, high = _interval(values[1:, :k], level, enough=enough)
     constant = low == high  # one value in every sample gives no interval
     low[constant] = high[constant] = np.nan
+    # 3. Differences from the reference within each sample, which keeps them paired.
     difference = np.full((3, k), np.nan)  # value, low, high
     if reference is not None:
         differences = values[:, :k] - values[:, k:]

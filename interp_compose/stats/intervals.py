@@ -73,7 +73,7 @@ def bootstrap_interval(
     means = np.empty((samples, values.shape[1]))
     for row in means:
         times_drawn = np.bincount(rng.integers(0, n, n), minlength=n)
-        row[:] = times_drawn @ values / n
+        row[:] = times_drawn @ values / n  # [column]: the drawn examples' mean
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2], axis=0)
     return low, high
 

@@ -58,15 +58,15 @@ def paired_shares(
     n = len(one)
     if not n:
         raise InputError("there is no example; expected one at least")
-    both, only_first = int((one & two).sum()), int((one & ~two).sum())
-    only_second, neither = int((~one & two).sum()), int((~one & ~two).sum())
+    both, only_first = int((one & two).sum()), int((one & ~two).sum())  # n₁₁, n₁₀
+    only_second, neither = int((~one & two).sum()), int((~one & ~two).sum())  # n₀₁, n₀₀
     p_one, p_two = (both + only_first) / n, (both + only_second) / n
     low_one, high_one = map(float, wilson_interval(both + only_first, n, level))
     low_two, high_two = map(float, wilson_interval(both + only_second, n, level))
     phi = _phi(both, only_first, only_second, neither)
 
     def reach(a: float, b: float) -> float:
-        return float(max(0.0, a * a - 2 * phi * a * b + b * b) ** 0.5)
+        return float(max(0.0, a * a - 2 * phi * a * b + b * b) ** 0.5)  # √(a² − 2φab + b²)
 
     discordant = only_first + only_second
     return PairedShares(
@@ -76,16 +76,18 @@ def paired_shares(
         ci_high=p_one - p_two + reach(high_one - p_one, p_two - low_two),
         only_first=only_first,
         only_second=only_second,
+        # McNemar's, exact: a toss of a fair coin for each discordant example.
         p=float(binomtest(only_first, discordant).pvalue) if discordant else 1.0,
     )
 
 
 def _phi(both: int, only_first: int, only_second: int, neither: int) -> float:
     """The correlation of right and wrong; 0 where one share is 0 or 1."""
-    scale = float(both + only_first) * (only_second + neither)
-    scale *= float(both + only_second) * (only_first + neither)
+    scale = float(both + only_first) * (only_second + neither)  # of the first: right, wrong
+    scale *= float(both + only_second) * (only_first + neither)  # of the second
     if not scale:
         return 0.0
     n = both + only_first + only_second + neither
     top = both * neither - only_first * only_second
+    # φ, corrected where positive
     return float((max(top - n / 2, 0) if top > 0 else top) / scale**0.5)

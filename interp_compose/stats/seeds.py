@@ -45,7 +45,7 @@ def consist_syn(before: npt.NDArray[np.bool_], after: npt.NDArray[np.bool_]) -> 
             "per example in both, in the same order"
         )
     right = int(before.sum())
-    return 100 * int((before & after).sum()) / right if right else float("nan")
+    return 100 * int((before & after).sum()) / right if right else float("nan")  # eq. 12
 
 
 def coefficient_of_variation(values: Values) -> float:
@@ -57,6 +57,7 @@ def coefficient_of_variation(values: Values) -> float:
     """
     numbers = _performances(values)
     mean = float(numbers.mean())
+    # eq. 13
     return float(numbers.std(ddof=1)) / mean if len(numbers) > 1 and mean else float("nan")
 
 
@@ -75,7 +76,7 @@ def coefficient_of_variation_interval(values: Values, level: float = 0.95) -> tu
     if np.isnan(cv):
         return float("nan"), float("nan")
     ends = []
-    for probability in ((1 + level) / 2, (1 - level) / 2):
+    for probability in ((1 + level) / 2, (1 - level) / 2):  # a larger u, a lower end
         u = float(stats.chi2.ppf(probability, n - 1))
         radicand = ((u + 2) / n - 1) * cv**2 + u / (n - 1)
         ends.append(cv / radicand**0.5 if radicand > 0 else float("nan"))
@@ -84,7 +85,7 @@ def coefficient_of_variation_interval(values: Values, level: float = 0.95) -> tu
 
 def normalised_improvement(value: float, baseline: float) -> float:
     """(value − baseline) / baseline in per cent (eq. 14); NaN over a baseline of 0."""
-    return 100 * (value - baseline) / baseline if baseline else float("nan")
+    return 100 * (value - baseline) / baseline if baseline else float("nan")  # eq. 14
 
 
 def mean_interval(values: Values, level: float = 0.95) -> tuple[float, float]:
@@ -143,16 +144,18 @@ def paired_difference(first: Values, second: Values, level: float = 0.95) -> Pai
     if n < 2:
         raise InputError(f"there is {n} seed; a paired difference needs 2, better 5 or more")
     differences = one - two
+    # 1. Differences that rounding alone makes are 0, or equal.
     rounding = _ROUNDING * float(np.abs([one, two]).max())
     differences[np.abs(differences) <= rounding] = 0
     if np.ptp(differences) <= rounding:
         differences[:] = differences[0]
+    # 2. d̄, and s / √n.
     difference, error = float(differences.mean()), float(differences.std(ddof=1)) / n**0.5
     if (differences == differences[0]).all():
         difference, error = float(differences[0]), 0.0
         p = 0.0 if difference else 1.0
     else:
-        p = 2 * float(stats.t.sf(abs(difference) / error, n - 1))
+        p = 2 * float(stats.t.sf(abs(difference) / error, n - 1))  # t = d̄ / (s / √n)
     half = float(stats.t.ppf((1 + level) / 2, n - 1)) * error
     return PairedDifference(
         n=n,
@@ -175,10 +178,11 @@ def holm(p_values: Values) -> tuple[float, ...]:
     p = _finite("p_values", p_values)
     if (p < 0).any() or (p > 1).any():
         raise InputError(f"p_values are {p.tolist()}; expected probabilities between 0 and 1")
+    # 1. The k-th smallest p (k from 1), times m − k + 1. 2. None below the one before it.
     order = np.argsort(p, kind="stable")
     scaled = np.minimum(1, p[order] * np.arange(len(p), 0, -1))
     adjusted = np.empty_like(p)
-    adjusted[order] = np.maximum.accumulate(scaled)
+    adjusted[order] = np.maximum.accumulate(scaled)  # back in the order given
     return tuple(adjusted.tolist())
 
 

@@ -19,6 +19,7 @@ PUBLISHED: Final[dict[str, dict[str, str]]] = {
         "valid": "ba9f25c789a5b856",
         "test": "25a1b28b5033e594",
         "cg-test": "cc721810cb4489b6",
+        "lexicon": "9499b9fde71f1d25",
     },
     "SCAN": {"test": "da4ca34de7aee003"},
     "Stanford Sentiment Treebank": {

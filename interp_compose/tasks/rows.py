@@ -229,7 +229,12 @@ class Keys:
         elif hasattr(row, "_asdict"):
             row = row._asdict()
         elif hasattr(row, "keys") and not isinstance(row, type):
-            row = {key: row[key] for key in row.keys()}  # noqa: SIM118  sqlite3's iterates values
+            keys = [*row.keys()]  # sqlite3's iterates values
+            if twice := [key for key in keys if keys.count(key) > 1]:
+                raise DataFormatError(
+                    f"{where} has the column {twice[0]!r} more than once; keep one of them"
+                )
+            row = {key: row[key] for key in keys}
         elif isinstance(row := plain(row), list) and len(self.needed) <= len(row) <= len(names):
             header = all(one in names for one in row)
             row = row if header else dict(zip(names, row, strict=False))
@@ -352,7 +357,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     blank = True
     for number, line in enumerate(_whole(path).splitlines(), start=1):
         try:
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+            text = line.decode("utf-8-sig")  # files put one after another have several marks
         except ValueError as error:
             raise DataFormatError(
                 f"{path}, line {number} is not UTF-8 ({error}): {line[:80]!r}; "

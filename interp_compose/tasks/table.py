@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import pkgutil
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -49,6 +48,7 @@ NAMED: Final = ("name", "data_dir")
 LRF: Final = "papers.lrf.tasks"
 COMPLEXITY: Final = "papers.complexity.tasks"
 CAT: Final = "papers.cat.tasks"
+MOST_TOLD: Final = 4
 GLUE: Final = {
     "cola": "is a sentence acceptable",
     "sst-2": "is a sentence of a review negative or positive",
@@ -134,6 +134,9 @@ def function_of(place: str) -> Any:
     return pkgutil.resolve_name(f"interp_compose.{place}")
 
 
-def in_words(kind: Kind) -> Mapping[str, str]:
-    """Names and sentences of a kind, for help texts."""
-    return {row.name: row.about for row in TASKS if row.kind == kind}
+def listed(kind: str) -> str:
+    """Names of a kind, for help texts; of a few with what they are."""
+    rows = [row for row in TASKS if row.kind == kind]
+    if len(rows) > MOST_TOLD:
+        return ", ".join(row.name for row in rows)
+    return ", ".join(f"{row.name} ({row.about})" for row in rows)

@@ -22,7 +22,7 @@ _ACCENTS, _CONTROLS = ("Mn", "Me"), ("Cc", "Cf")
 
 
 @dataclass(frozen=True, eq=False)
-class Axis:
+class CharacterAxis:
     """A batch of prompts on one character axis.
 
     ``base`` is where each prompt starts, ``visible`` marks the characters that are not blank,
@@ -52,7 +52,7 @@ def refuse_empty(prompts: Sequence[str]) -> None:
             )
 
 
-def lay_out(prompts: Sequence[str], first: int = 0) -> Axis:
+def lay_out(prompts: Sequence[str], first: int = 0) -> CharacterAxis:
     """Join ``prompts``, none of them empty; messages count them from ``first``."""
     text = "\n".join(prompts)
     try:
@@ -70,11 +70,11 @@ def lay_out(prompts: Sequence[str], first: int = 0) -> Axis:
     index = np.arange(codes.size)
     after = np.minimum.accumulate(np.where(visible, index, codes.size)[::-1])[::-1]
     before = np.maximum.accumulate(np.where(visible, index, -1))
-    return Axis(text, prompts, base, visible, after, before)
+    return CharacterAxis(text, prompts, base, visible, after, before)
 
 
 def group_tokens(
-    axis: Axis,
+    axis: CharacterAxis,
     starts: Bool[np.ndarray, "char"],
     offsets: Int[np.ndarray, "token 2"],
     special: Bool[np.ndarray, "token"],
@@ -138,7 +138,7 @@ def _number(
     shown: Int[np.ndarray, "shown"],
     special: Bool[np.ndarray, "token"],
     prompt_of: Int[np.ndarray, "token"],
-    axis: Axis,
+    axis: CharacterAxis,
     first: int,
 ) -> Int[np.ndarray, "token"]:
     """Give blank tokens the units of the ``shown`` ones, then count 0, 1, … per prompt."""
@@ -162,7 +162,7 @@ def _number(
 
 
 def _covering(
-    axis: Axis,
+    axis: CharacterAxis,
     starts: Bool[np.ndarray, "char"],
     begin: Int[np.ndarray, "token"],
     end: Int[np.ndarray, "token"],
@@ -191,7 +191,7 @@ def _covering(
     return np.where(wide, left[begin], begin), np.where(wide, right[end], end)
 
 
-def _refuse(axis: Axis, char: int, first: int, problem: str) -> None:
+def _refuse(axis: CharacterAxis, char: int, first: int, problem: str) -> None:
     i, at = axis.locate(char)
     prompt = axis.prompts[i]
     raise AlignmentError(
@@ -202,7 +202,7 @@ def _refuse(axis: Axis, char: int, first: int, problem: str) -> None:
 
 
 def blocks(
-    axis: Axis,
+    axis: CharacterAxis,
     starts: Bool[np.ndarray, "char"],
     spans: Sequence[Sequence[Span]],
 ) -> Bool[np.ndarray, "char"]:
@@ -218,7 +218,7 @@ def blocks(
 
 
 def _marks(
-    axis: Axis, spans: Sequence[Sequence[Span]]
+    axis: CharacterAxis, spans: Sequence[Sequence[Span]]
 ) -> tuple[Bool[np.ndarray, "char"], Bool[np.ndarray, "char"]]:
     """The characters at both edges of every span, which no token may cross, and those inside."""
     edges, inside = np.zeros((2, axis.visible.size + 1), dtype=bool)
@@ -228,7 +228,7 @@ def _marks(
     return edges[:-1], inside[:-1]
 
 
-def _on_axis(axis: Axis, spans: Sequence[Sequence[Span]]) -> list[Span]:
+def _on_axis(axis: CharacterAxis, spans: Sequence[Sequence[Span]]) -> list[Span]:
     """The spans on the common axis, in order, without blanks at their edges."""
     out = []
     for base, of_prompt in zip(axis.base.tolist(), spans, strict=True):

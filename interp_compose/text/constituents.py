@@ -4,8 +4,8 @@ A constituent's *height* is 1 for a word with its tag, else one more than its hi
 Chosen are the *maximal* constituents, those not inside another one, that
 
 - are at most ``height`` high, and
-- have one of ``labels`` (the whole tree too, if its label is among them), whatever function tags
-  and indices follow it: NP is the label of NP-SBJ-1 and NP=2 too, NP-SBJ of NP-SBJ-1.
+- have one of ``labels`` (the whole tree too, if its label is among them), whatever other function
+  tags and indices it has: NP is the label of NP-SBJ-1 and NP=2 too, NP-SBJ of NP-TTL-SBJ-1.
 
 Either may be left out. With neither, the height is 3: on SST's binary trees these are phrases of
 two to four words, which hold 61 % of all words at 2.7 words each (height 2 makes pairs only, for
@@ -122,7 +122,7 @@ def choose(
         node = ahead.pop()
         if isinstance(node, str):  # a leaf
             first += 1
-        elif (labels is None or not labels.isdisjoint(label_names(node.label()))) and (
+        elif (labels is None or any(is_called(node.label(), label) for label in labels)) and (
             height is None or node.height() - 1 <= height  # nltk counts a bare leaf as 1
         ):
             last = first + len(node.leaves())
@@ -134,21 +134,27 @@ def choose(
     return chosen
 
 
-def label_names(label: str) -> list[str]:
-    """What a Penn label may be called, shortest first: NP, NP-SBJ, NP-SBJ-1. One that begins with
-    a hyphen (-LRB-) has no tags."""
-    tags = [] if label.startswith("-") else re.finditer("[-=|]", label)
-    return [*(label[: tag.start()] for tag in tags), label]
+def is_called(label: str, asked: str) -> bool:
+    """Whether a Penn label has the category of ``asked``, and all of its function tags and indices:
+    NP-TTL-SBJ-1 is called NP, NP-SBJ, NP-SBJ-1. One that begins with a hyphen (-LRB-) has no tags.
+    """
+    (category, *tags), (wanted, *more) = _parts(label), _parts(asked)
+    return category == wanted and set(more) <= set(tags)
+
+
+@lru_cache(maxsize=2**12)
+def _parts(label: str) -> list[str]:
+    return [label] if label.startswith("-") else re.split("(?=[-=|])", label)
 
 
 def warn_of_absent(labels: frozenset[str] | None, trees: Iterable[str]) -> None:
     """Name, in a warning, the labels asked for that none of these bracketings has."""
-    present = {tuple(label_names(one)) for tree in trees for one in _LABEL.findall(tree)}
-    if absent := sorted((labels or frozenset()).difference(*present)):
-        have = (
-            f"so it pools nothing; the trees have {', '.join(sorted({one[0] for one in present}))}"
-        )
-        warn(shortened(f"labels: no tree has {', '.join(map(repr, absent))}, {have}"))
+    present = {one for tree in trees for one in _LABEL.findall(tree)}
+    absent = [one for one in sorted(labels or ()) if not any(is_called(it, one) for it in present)]
+    if absent:
+        have = ", ".join(sorted({_parts(one)[0] for one in present}))
+        names = f"{', '.join(map(repr, absent))}, so it pools nothing; the trees have {have}"
+        warn(shortened(f"labels: no tree has {names}"))
 
 
 def leaf_spans(words: Sequence[str], prompt: str) -> list[Span]:

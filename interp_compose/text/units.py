@@ -170,7 +170,7 @@ def tokenize_prompts(
 
 
 def _pretoken_starts(
-    tokenizer: Any, axis: alignment.Axis, encoded: Encoded
+    tokenizer: Any, axis: alignment.CharacterAxis, encoded: Encoded
 ) -> Bool[np.ndarray, "char"]:
     """Starts after every blank; with WordPiece, at every token that does not continue a word."""
     prefix = getattr(

@@ -133,8 +133,8 @@ def default_layers(n_layers: int) -> tuple[int, int]:
 
     Between and beyond the paper's two recommendations both ends are linear in the depth.
     """
-    first = max(1, n_layers // 4)
-    return first, max(first, n_layers // 2 - 2)
+    first = max(1, n_layers // 4)  # 12 -> 3, 24 -> 6
+    return first, max(first, n_layers // 2 - 2)  # 12 -> 4, 24 -> 10
 
 
 def carma_terms(
@@ -179,8 +179,8 @@ def total_loss(
     config: CarmaConfig,
 ) -> Float[Tensor, ""]:
     """(1 − λ) · task + λ · (γ · MI + η · stability)   (eqs 7 and 8)."""
-    carma = config.mi_weight * mi + config.stability_weight * stability
-    return (1 - config.weight) * task + config.weight * carma
+    carma = config.mi_weight * mi + config.stability_weight * stability  # eq. 7
+    return (1 - config.weight) * task + config.weight * carma  # eq. 8
 
 
 def _ranges(config: CarmaConfig) -> tuple[range, range]:

@@ -166,9 +166,11 @@ class TrainConfig:
         """
         if not 0 <= step < total:
             raise OptionError(f"step={step}: expected 0 … {total - 1}, for total={total} steps")
+        # 1. Linear warm-up: above 0 at the first step, the whole rate at its last.
         warmup = self.warmup_of(total)
         if step < warmup:
             return self.lr * (step + 1) / warmup
+        # 2. Then down: 0 of the way at the first step after it, never all of it at the last.
         done = (step - warmup) / max(total - warmup, 1)
         if self.schedule == "linear":
             return self.final_lr + (self.lr - self.final_lr) * (1 - done)
@@ -176,6 +178,7 @@ class TrainConfig:
             share = 0.5 * (1 + math.cos(math.pi * done))
             return self.final_lr + (self.lr - self.final_lr) * share
         if self.schedule == "inverse_sqrt":
+            # the whole rate at step + 1 = warmup
             return self.lr * math.sqrt(max(warmup, 1) / (step + 1))
         return self.lr
 

@@ -55,7 +55,7 @@ def collate(items: Sequence[TrainingExample]) -> Batch:
     tokens, mask, _ = pad_left([item.ids for item in items], [item.words < 0 for item in items])
     words = np.full(tokens.shape, -1, dtype=np.int64)
     for row, item in enumerate(items):
-        words[row, -len(item.words) :] = item.words
+        words[row, -len(item.words) :] = item.words  # right-aligned, as the tokens
     answers = torch.tensor([item.answer for item in items])
     candidates = stacked([item.candidates for item in items])
     return Batch(tokens, mask, torch.from_numpy(words), answers, candidates)

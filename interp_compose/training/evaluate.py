@@ -51,6 +51,7 @@ def _loss_falls(losses: npt.NDArray[np.float64]) -> str:
         return f"{len(losses)} steps are too few to come to rest"
     last, before = losses[-tenth:], losses[-2 * tenth : -tenth]
     fall = before.mean() - last.mean()
+    # of the difference of two means
     error = math.sqrt((before.var(ddof=1) + last.var(ddof=1)) / tenth)
     if last.mean() > FITTED and fall > 2 * error and fall > STILL_FALLING * before.mean():
         return f"the training loss was still falling ({before.mean():.3f} to {last.mean():.3f})"
@@ -61,10 +62,11 @@ def _accuracy_rises(evaluations: pd.DataFrame) -> str:
     if len(evaluations) < 3:
         return ""
     step, accuracy = evaluations["step"].to_numpy(), evaluations["accuracy"].to_numpy(float)
-    earlier = accuracy[(step >= step[-1] / 2) & (step <= 0.75 * step[-1])]
+    earlier = accuracy[(step >= step[-1] / 2) & (step <= 0.75 * step[-1])]  # the third quarter
     if not len(earlier):
         return ""
     best, last, n = earlier.max(), accuracy[-1], evaluations["n"].iloc[-1]
+    # As if independent; the examples are the same, so that it is rather too large.
     error = math.sqrt((best * (1 - best) + last * (1 - last)) / n)
     if last - best > 2 * error:
         return f"validation accuracy was still rising ({best:.3f} to {last:.3f})"
@@ -84,6 +86,7 @@ def evaluate(
 
     Several processes share the examples out.
     """
+    # every count-th, so that no process has more than one example more
     mine = list(items)[processes.index :: processes.count]
     right, loss = answered(model, mine)
     sums = torch.stack([right.double().sum(), loss.double().sum()])
@@ -104,7 +107,7 @@ def answered(
     for places in in_order(items, EVALUATION_BATCH):
         batch = collate([items[i] for i in places]).to(model.device)
         logits, _ = model.capture(batch.tokens, [], attention_mask=batch.mask, read="last")
-        last = logits[:, -1]
+        last = logits[:, -1]  # [batch d_vocab]
         right[places] = predicted(last, batch.candidates) == batch.answers
         loss[places] = cross_entropy(last, batch.answers, reduction="none")
     return right, loss
@@ -126,10 +129,10 @@ def representations(
     for places in in_order(probed, EVALUATION_BATCH):
         batch = collate([probed[i] for i in places]).to(model.device)
         _, kept = model.capture(batch.tokens, names, attention_mask=batch.mask, read="last")
-        resid = torch.stack([kept[name] for name in names])
+        resid = torch.stack([kept[name] for name in names])  # [layer batch pos d_model]
         sums.append(word_cosine_sums(resid, batch.word_ids))
-        tokens.append(resid[:, batch.word_ids >= 0])
-    ranks = stable_rank(torch.cat(tokens, dim=1)).tolist()
+        tokens.append(resid[:, batch.word_ids >= 0])  # [layer token d_model]
+    ranks = stable_rank(torch.cat(tokens, dim=1)).tolist()  # of [token d_model], by layer
     same = _mean([one.same for one in sums], [one.same_pairs for one in sums])
     different = _mean([one.different for one in sums], [one.different_pairs for one in sums])
     return [
@@ -148,5 +151,5 @@ def _mean(sums: Sequence[Tensor], pairs: Sequence[Tensor]) -> list[float]:
     n = int(torch.stack(list(pairs)).sum())
     if n == 0:
         return []
-    means: list[float] = (torch.stack(list(sums)).double().sum(dim=0) / n).tolist()
+    means: list[float] = (torch.stack(list(sums)).double().sum(dim=0) / n).tolist()  # [layer]
     return means

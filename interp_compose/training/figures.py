@@ -21,6 +21,7 @@ TITLES: Final = {"loss": "cross-entropy of the answer (nats)", "accuracy": "accu
 
 def nearby(steps: pd.Series[int]) -> Int[np.ndarray, "step"]:
     """Which of some twenty places, of equal width, each step belongs to."""
+    # + 1, so that the last step is inside
     edges = np.linspace(steps.min(), steps.max() + 1, STEP_PLACES + 1)
     return np.digitize(steps, edges)
 

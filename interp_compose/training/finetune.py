@@ -346,7 +346,7 @@ def _has_anchor(items: Sequence[TrainingExample]) -> bool:
 
 
 def _digest(items: Sequence[TrainingExample]) -> str:
-    """Of everything that training reads."""
+    """SHA-256 of the ids, words, answers and candidates, in their order."""
     digest = hashlib.sha256()
     for item in items:
         row = [item.ids.tolist(), item.words.tolist(), item.answer]

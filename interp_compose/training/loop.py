@@ -168,6 +168,7 @@ def run_training(
     config, total = executor.config, executor.total
     evaluate_every = config.evaluate_every or executor.steps_per_epoch
     checkpoint_every = config.checkpoint_every or evaluate_every
+    # 1. From the last checkpoint, or from the weights as they are, which are measured first.
     found = None if checkpoints is None else checkpoints.latest()
     if found is None:
         executor.evaluate()
@@ -185,6 +186,7 @@ def run_training(
         unit="step",
         disable=not progress or not executor.is_main,
     )
+    # 2. Steps; what is due after one of them in this order: the evaluation, the checkpoint.
     with bar, _random_state_kept(executor.parameters[0].device):
         while executor.step < total and not executor.stopped:
             try:
@@ -248,6 +250,7 @@ class Trainer(Executor, Generic[BatchT]):
     def train_step(self) -> Row:
         started = time.perf_counter()
         config, objective, processes, step = self.config, self.objective, self.processes, self.step
+        # 1. The step's examples in parts; every process knows all of them, to count its shares.
         indices = self.order.at(step)
         parts = into_parts(indices, config.accumulate * processes.count)
         batches = {
@@ -256,13 +259,14 @@ class Trainer(Executor, Generic[BatchT]):
         shares = self._shares(list(batches.values()))
         if not self.model.training:
             self.model.train(True)
+        # 2. Gradients of this process' parts, summed; each part's means are weighted by its share.
         self.optimizer.zero_grad(set_to_none=True)
         first = self.parameters[0]
         sums = torch.zeros(1 + len(objective.sums), device=first.device, dtype=first.dtype)
         for (number, batch), share in zip(batches.items(), shares, strict=True):
             if number % processes.count != processes.index:
                 continue
-            seed = _seeded(config.seed, step, number)
+            seed = _seeded(config.seed, step, number)  # by the part's number, whoever runs it
             with self._precision():
                 loss, terms = objective.loss(self.model, batch, share, seed)
             if not loss.requires_grad:
@@ -272,7 +276,9 @@ class Trainer(Executor, Generic[BatchT]):
                 )
             loss.backward()
             sums += torch.stack([loss.detach(), *terms])
+        # 3. The sum over processes: gradient, loss and terms of the whole batch.
         processes.sum_gradients_(self.parameters, sums)
+        # 4. Clipping (an infinite limit only measures), then the checks, then the weights move.
         norm = float(nn.utils.clip_grad_norm_(self.parameters, config.clip or math.inf))
         summed = dict(zip(("loss", *objective.sums), sums.tolist(), strict=True))
         # after the exchange: all processes stop alike
@@ -294,10 +300,11 @@ class Trainer(Executor, Generic[BatchT]):
         return row
 
     def _shares(self, batches: Sequence[BatchT]) -> list[list[float]]:
-        """Of each part and each term, its share of the whole batch."""
+        """``[part][term]``: the share that a part holds of what the term is the mean of."""
         if len(batches) == 1:
             return [[1.0] * len(self.objective.terms)]
         sizes = [self.objective.sizes(batch) for batch in batches]
+        # of each term, over the parts
         totals = [max(sum(column), 1) for column in zip(*sizes, strict=True)]
         return [[n / total for n, total in zip(of_part, totals, strict=True)] for of_part in sizes]
 

@@ -59,18 +59,20 @@ def mutual_information_loss(
     """
     check_sampling(temperature, negatives)
     layers = stack_layers(resid, word_ids, at_least=1)
+    # 1. Who is whose positive and negative: [batch pos pos], [batch pos pos], [batch pos].
     same, different = word_pairs(word_ids)
     anchor = _anchors(same, different)
     with full_precision(layers):
-        scores = cosines(layers, word_ids >= 0) / temperature  # layer batch pos pos
-        positive = _logsumexp(scores, same)
+        scores = cosines(layers, word_ids >= 0) / temperature  # s: [layer batch pos pos]
+        # 2. log P = log Σ_pos exp s_j and log N = log Σ_neg exp s_j, of every token.
+        positive = _logsumexp(scores, same)  # [layer batch pos]
         if negatives == "all":
             negative = _logsumexp(scores, different)
         else:
-            drawn = _draw(different, len(layers), negatives, seed)
+            drawn = _draw(different, len(layers), negatives, seed)  # [layer batch pos n]
             negative = scores.gather(-1, drawn).logsumexp(-1)
-        # log(P + N) − log P = log(1 + N/P): never below 0, and exact where it is small
-        per_anchor = softplus(negative - positive, threshold=40)  # layer batch pos
+        # 3. Eq. 16: log(P + N) − log P = log(1 + N/P), never below 0, and exact where it is small.
+        per_anchor = softplus(negative - positive, threshold=40)  # [layer batch pos]
         return (per_anchor * anchor).sum() / (len(layers) * anchor.sum().clamp(min=1))
 
 
@@ -100,10 +102,12 @@ def stability_loss(
     """
     layers = stack_layers(resid, mask, at_least=2)
     with full_precision(layers):
-        seen = layers.masked_fill((mask == 0).unsqueeze(-1), 0).flatten(1)  # layer all_entries
-        size = seen.square().sum(-1)
-        moved = (seen[1:] - seen[:-1]).square().sum(-1)
-        tokens = mask.count_nonzero().clamp(min=1)  # E = sum / tokens, here brought to eps
+        # [layer batch·pos·d_model]
+        seen = layers.masked_fill((mask == 0).unsqueeze(-1), 0).flatten(1)
+        size = seen.square().sum(-1)  # [layer]: ‖h_k‖², summed over tokens
+        moved = (seen[1:] - seen[:-1]).square().sum(-1)  # [layer-1]
+        tokens = mask.count_nonzero().clamp(min=1)  # E = sum / tokens, which cancels but for eps
+        # eq. 6
         return (moved / (size[1:] + size[:-1] + eps * tokens)).sum()
 
 
@@ -147,10 +151,12 @@ def _draw(
     reaches it, so that nothing but a negative can be drawn. Where there is none: any position.
     """
     batch, pos, _ = different.shape
-    running = different.cumsum(-1)  # batch pos pos
+    running = different.cumsum(-1)  # [batch pos pos]
     generator = seeded(seed)
     numbers = torch.randint(2**62, (batch, pos, n_layers * n), generator=generator)
+    # [batch pos layers·n], from 0; of 2⁶² numbers the modulo's bias is below any rounding
     rank = numbers.to(different.device) % running[..., -1:].clamp(min=1)
     found = torch.searchsorted(running, rank + 1).clamp(max=pos - 1)
+    # [layer batch pos n]
     by_layer: Tensor = found.view(batch, pos, n_layers, n).permute(2, 0, 1, 3)
     return by_layer

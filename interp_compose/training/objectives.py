@@ -109,6 +109,7 @@ class AnswerToken:
     ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """The task's loss, the number of right answers, and the activations called ``names`` of
         the same forward pass."""
+        # [batch 1 d_vocab]: logits at the last position alone
         logits, captured = model.capture(
             batch.tokens, names, attention_mask=batch.mask, grad=True, read="last"
         )
@@ -170,11 +171,14 @@ class Carma(AnswerToken):
         of_examples, of_anchors, of_tokens = shares
         batch = batch.to(model.device)
         names = self.config.hook_names(self.n_layers)
+        # 1. The task, and the residuals that both terms read, from one forward pass.
         task, right, captured = self._task_loss(model, batch, of_examples, names)
+        # 2. Eqs 16 and 6. With λ = 0 without a graph, so that they cannot touch the gradient.
         with torch.set_grad_enabled(self.config.weight > 0):
             layers = self.config.captured_layers(self.n_layers)
             resid = {layer: captured[name] for layer, name in zip(layers, names, strict=True)}
             mi, stability = carma_terms(resid, batch.word_ids, self.config, seed=seed)
             mi, stability = mi * of_anchors, stability * of_tokens
+        # 3. Eqs 7 and 8.
         loss = total_loss(task, mi, stability, self.config) if self.config.weight > 0 else task
         return loss, [task.detach(), mi.detach(), stability.detach(), right]

@@ -49,13 +49,16 @@ class BatchOrder:
         return self._order[low:high]
 
     def _shuffle(self, epoch: int) -> None:
+        # 1. All examples, shuffled by the seed and the epoch.
         random = np.random.default_rng([self._config.seed, epoch])
         n, budget = len(self._lengths), self._config.batch_tokens
         order = random.permutation(n)
         bounds = [*range(0, n, self._config.batch_size), n]
         if budget is not None:
+            # 2. By length; those of one length stay shuffled, as the sort is stable.
             lengths = np.asarray(self._lengths)
             order = order[np.argsort(lengths[order], kind="stable")]
+            # 3. Cut into batches, whose order is shuffled in turn.
             cuts = list(pairwise(token_batches(lengths[order].tolist(), budget)))
             shuffled = [cuts[i] for i in random.permutation(len(cuts))]
             order = np.concatenate([order[low:high] for low, high in shuffled])
@@ -72,6 +75,7 @@ def token_batches(lengths: Sequence[int], budget: int) -> list[int]:
     """
     bounds = [0]
     for place, length in enumerate(lengths):
+        # Lengths ascend, so that this one is what the batch would be padded to.
         if place > bounds[-1] and (place + 1 - bounds[-1]) * length > budget:
             bounds.append(place)
     return [*bounds, len(lengths)]

@@ -46,6 +46,7 @@ class Processes:
         """
         if self.count == 1:
             return what
+        # 1. The length, and 2. the bytes: the others add zeros, so that each sum is the first's.
         said = json.dumps(what).encode() if self.is_main else b""
         length = torch.tensor([len(said)], device=self.device)
         self.sum_([length])
@@ -74,6 +75,7 @@ class Processes:
         """
         if self.count == 1:
             return
+        # How many processes have a gradient of each weight is summed with the gradients.
         present = torch.tensor([float(weight.grad is not None) for weight in weights])
         present = present.to(beside.device)
         gradients = [

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tests import architectures
+from tests.papers.complexity.studies.test_text_phases import DOCUMENTS
 from tests.studies.conftest import TEXTS, splitting_tokenizer
 from tests.studies.similarity_reference import bert_tokenizer, tsv
-from tests.studies.test_text_phases import DOCUMENTS
 from tests.studies.test_transplant import PAIRS
 from tests.test_cli_contract import HOWNET
 

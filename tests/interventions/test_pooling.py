@@ -8,8 +8,10 @@ from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
 from interp_compose.errors import OptionError
+from interp_compose.interventions.pool_at import pool_at
 from interp_compose.interventions.pooling import HOW, pool_groups, spread_groups
 from tests.interventions.reference import pool, units_of
+from tests.interventions.shared import shared
 
 GROUPS = torch.tensor([[-1, 0, 0, 1, 2, 2, 2], [0, 1, 1, 2, 3, -1, -1]])
 
@@ -182,6 +184,13 @@ def test_spreading_gives_each_token_its_units_vector() -> None:
                 assert torch.equal(spread[row, position], pooled[row, slot])
     outside = GROUPS < 0
     assert torch.equal(spread[outside], activations[outside])
+
+
+def test_positions_of_a_sequence_that_keeps_its_length_are_not_renumbered() -> None:
+    groups = torch.zeros(1, 2, dtype=torch.long)
+    pooling = pool_at(shared("Llama"), 0, groups, mode="broadcast", renumber=True)
+    with pytest.raises(OptionError, match="no meaning for mode='broadcast'"), pooling:
+        pass
 
 
 def test_an_unknown_pooling_is_refused() -> None:

@@ -155,6 +155,16 @@ def test_what_the_frameworks_bring_is_not_the_users(name: str) -> None:
 # ---- resuming -------------------------------------------------------------------------------
 
 
+def test_they_are_not_where_transformerlens_list_was_emptied() -> None:
+    model = load_model(architectures.build("BERT"))
+    with model.hooks([("blocks.1.hook_mlp_out", lambda activation, hook: activation * 2)]):
+        for point in model.lens.hook_dict.values():
+            point.fwd_hooks.clear()
+        assert model.active_hooks == ["blocks.1.hook_mlp_out"]
+        model(torch.tensor([[5, 6, 7]]))
+    assert model.active_hooks == []
+
+
 def curve(model: LensModel, folder: Path | None) -> ic.CapCurve:
     return ic.cap_curve(
         model,

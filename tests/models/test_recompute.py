@@ -3,17 +3,22 @@ padding that stays finite in bfloat16."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import torch
 
-from interp_compose.errors import CapabilityError
+from interp_compose.errors import CapabilityError, InterventionError
+from interp_compose.interventions.mask_attention import mask_attention
+from interp_compose.interventions.mask_residual import mask_residual
+from interp_compose.interventions.pool_at import pool_at
 from interp_compose.models import autocast as masked_scores
 from interp_compose.models.autocast import finite_scores
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from tests.interventions.shared import make, params
+from tests.interventions.two_stacks import joined, pair
 from tests.models.test_copying import KINDS, TOKENS, equal
 from tests.training.runs import hugging_face
 
@@ -136,3 +141,111 @@ def test_a_model_that_is_not_finite_all_the_same_is_refused(
     message = r'gives NaN on a padded batch in bfloat16; train with precision="float32"'
     with pytest.raises(CapabilityError, match=message), finite_scores(make("GPT-2")):
         pass
+
+
+# ---- edits, and what others compute again ---------------------------------------------------
+
+
+def half(activation: torch.Tensor, hook: Any) -> torch.Tensor:
+    return activation * 0.5
+
+
+@pytest.mark.filterwarnings("ignore:`gradient_checkpointing:FutureWarning")
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_edits_under_checkpointing_of_hugging_face_are_refused(reentrant: bool) -> None:
+    module = hugging_face(dropout=0.0)
+    model = load_model(module).train()
+    loss_of(model).backward()
+    expected = gradients(model)
+    module.gradient_checkpointing_enable({"use_reentrant": reentrant})
+    module.train()
+    refused = pytest.raises(InterventionError, match=r"model\.activation_checkpointing\(\)")
+    loss_of(model).backward()  # the clean model may use it
+    for one, other in zip(gradients(model), expected, strict=True):
+        torch.testing.assert_close(one, other)
+    with refused if reentrant else nullcontext():  # which takes captured tensors out of graphs
+        model.capture(TOKENS, ["blocks.1.hook_attn_out"], grad=True)
+    for call in (model, module):
+        with refused, model.hooks([("blocks.1.hook_attn_out", half)]):
+            call(TOKENS)
+    later = model(TOKENS).square().sum()
+    model.lens.eval()
+    with mask_attention(model, keys=0, heads=1):
+        with refused:
+            later.backward()
+        module.gradient_checkpointing_disable()
+        model(TOKENS)
+
+
+def test_checkpointing_twice_is_as_strict() -> None:
+    model = make("GPT-2")
+    with (
+        model.hooks([("blocks.1.hook_attn_out", half)]),
+        model.activation_checkpointing(),
+        model.activation_checkpointing(),
+    ):
+        loss = model(TOKENS).square().sum()
+    with pytest.raises(InterventionError, match=r"Call backward\(\) inside"):
+        loss.backward()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("kind", ["hooks", "mask_attention", "pool_at"])
+@torch.no_grad()
+def test_no_trace_keeps_an_edit(kind: str) -> None:
+    model = make("GPT-2")
+    blocks: dict[str, Any] = {
+        "hooks": lambda: model.hooks([("blocks.1.hook_attn_out", half)]),
+        "mask_attention": lambda: mask_attention(model, keys=0),
+        "pool_at": lambda: pool_at(model, 1, torch.zeros_like(TOKENS)),
+    }
+    refused = pytest.raises(InterventionError, match="trace the clean model, outside the block")
+    with refused, blocks[kind]():
+        traced: Any = (lambda ids: model(ids)) if kind == "pool_at" else model.lens
+        torch.jit.trace(traced, (TOKENS,), check_trace=False)
+
+
+@pytest.mark.parametrize("name", ["T5", "GPT-2"])
+def test_what_edits_look_up_in_a_call_is_that_of_the_call(name: str) -> None:
+    """Positions in a collapse and in two calls: the second computation has the first one's."""
+    model = pair(name)[1] if name == "T5" else make(name)
+    tokens = joined(pair("T5")[1])[0] if name == "T5" else TOKENS
+    groups = torch.full_like(tokens, -1)
+    groups[:, -2:] = 0
+    where = torch.zeros_like(tokens, dtype=torch.bool)
+    where[:, -2:] = True
+
+    def grads(again: bool) -> list[torch.Tensor | None]:
+        with (
+            mask_residual(model, positions=where, layers=[1, -1]),
+            mask_attention(model, keys=[1]),
+            pool_at(model, 1, groups),
+            model.activation_checkpointing() if again else nullcontext(),
+        ):
+            model(tokens)[:, -1].square().sum().backward()
+        return gradients(model)
+
+    for one, other in zip(grads(False), grads(True), strict=True):
+        assert equal(one, other)
+
+
+def test_broadcasts_of_several_calls_keep_their_units() -> None:
+    model = make("GPT-2")
+    groups = [torch.tensor([[0, 0, 1, 1, 1]]), torch.tensor([[0, 0, 0, 1, 1]])]
+
+    def grads(again: bool) -> list[torch.Tensor | None]:
+        words = iter(groups)
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            pool_at(model, 1, groups[0], mode="broadcast"),
+            model.activation_checkpointing() if again else nullcontext(),
+        ):
+            patch.setattr(
+                "interp_compose.interventions.pool_at.resolve_groups", lambda *_: next(words)
+            )
+            loss = model(TOKENS[:1]).square().sum() + model(TOKENS[:1]).pow(3).sum()
+            loss.backward()
+        return gradients(model)
+
+    for one, other in zip(grads(False), grads(True), strict=True):
+        assert equal(one, other)

@@ -10,7 +10,7 @@ import pytest
 import torch
 import transformers as hf
 
-from interp_compose.errors import CapabilityError, InterventionError, OptionError
+from interp_compose.errors import CapabilityError, CorruptFileError, InterventionError, OptionError
 from interp_compose.models.embed import embed_texts
 from interp_compose.models.load import load_model
 from interp_compose.models.save_pretrained import save_pretrained
@@ -18,6 +18,7 @@ from interp_compose.models.weights import copy_model
 from interp_compose.papers.complexity.models.small_decoder import small_decoder
 from interp_compose.papers.shared.models.decoder import DecoderConfig
 from tests import architectures
+from tests.models.test_load import byte_level_tokenizer
 from tests.models.test_load_encoder import bert, saved
 
 TOKENS = torch.tensor([[5, 17, 3, 60, 9, 31]])
@@ -114,6 +115,20 @@ def test_a_fused_weight_that_is_out_of_date_is_not_saved(tmp_path: Path) -> None
     attention = hf.GPT2LMHeadModel.from_pretrained(folder).transformer.h[1].attn
     assert attention.c_attn.weight[3, 2] == 9.0
     assert bool(attention.c_attn.weight.isfinite().all())
+
+
+def test_a_flipped_bit_is_found_and_the_list_disturbs_nobody(tmp_path: Path) -> None:
+    own = byte_level_tokenizer(architectures.D_VOCAB)
+    folder = save_pretrained(load_model(architectures.build("GPT-2")), tmp_path / "here")
+    assert "model.safetensors" in (folder / "SHA256SUMS").read_text()
+    hf.AutoModelForCausalLM.from_pretrained(folder).save_pretrained(tmp_path / "there")
+    load_model(str(folder), tokenizer=own)
+    weights = folder / "model.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[-3] ^= 16
+    weights.write_bytes(data)
+    with pytest.raises(CorruptFileError, match="model.safetensors was truncated or altered"):
+        load_model(str(folder), tokenizer=own)
 
 
 def test_what_cannot_be_saved_is_refused_and_nothing_is_left(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from interp_compose.models.load import load_model
 from interp_compose.papers.complexity.models.small_decoder import SmallDecoderModel, small_decoder
 from interp_compose.papers.shared.models.decoder import DecoderConfig
 from interp_compose.papers.shared.text.vocabulary import Vocabulary
-from interp_compose.studies.core.inputs import Batch, prepare_all
+from interp_compose.studies.core.inputs import PromptBatch, prepare_all
 from interp_compose.studies.core.options import PromptOptions
 from interp_compose.text.units import tokenize_prompts
 from interp_compose.types import Example
@@ -30,7 +30,7 @@ def model() -> LensModel:
 
 def test_ids_and_mask_are_those_of_the_studies(model: LensModel) -> None:
     tokens, mask = model.tokenize(TEXTS)
-    batch = Batch.of(tokenize_prompts(model.tokenizer, TEXTS), model.device)
+    batch = PromptBatch.of(tokenize_prompts(model.tokenizer, TEXTS), model.device)
     assert torch.equal(tokens, batch.tokens)
     assert torch.equal(mask, batch.mask)
     assert mask[1].tolist().count(0) > 1
@@ -86,7 +86,7 @@ def test_a_text_is_the_source_of_an_encoder_decoder(model: LensModel) -> None:
     tokens, mask = seq2seq.tokenize(TEXTS)
     asked = PromptOptions()
     items = prepare_all(seq2seq, [Example(text, " dog") for text in TEXTS], asked, answered=False)
-    batch = Batch.of([item.prompt for item in items], seq2seq.device)
+    batch = PromptBatch.of([item.prompt for item in items], seq2seq.device)
     assert torch.equal(tokens, batch.tokens)
     assert torch.equal(mask, batch.mask)
     assert torch.equal(seq2seq(TEXTS)[:, -1], seq2seq(tokens, attention_mask=mask)[:, -1])

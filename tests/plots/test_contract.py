@@ -27,28 +27,25 @@ from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.matrices import MatrixGrid
 from interp_compose.plots.scatter import Group, Scatter, ScatterPanel
 from interp_compose.studies.similarity.figures import layers_figure, order_figure, similarity_figure
+from tests.papers.cat.studies import test_encoders as encoders, test_pretrain as pretrain
+from tests.papers.complexity.plots import test_phases as phases, test_speed as speed
+from tests.papers.complexity.studies import (
+    test_concept_graphs as concept_graphs,
+    test_task_phases as task_phases,
+    test_text_phases as text_phases,
+)
+from tests.papers.lrf.studies import test_fusion as fusion, test_generalise as generalise
 from tests.plots import (
     test_figures as cap,
     test_heatmap as heatmaps,
     test_heatmap_signs as signs,
     test_images as images,
     test_matrices as matrices,
-    test_phases as phases,
     test_scatter as scatters,
     test_similarity as similarity,
-    test_speed as speed,
 )
 from tests.plots.reading import HOSTILE, Tags, paint, png_bytes, strings, visible_texts
-from tests.studies import (
-    test_concept_graphs as concept_graphs,
-    test_encoders as encoders,
-    test_fusion as fusion,
-    test_generalise as generalise,
-    test_pretrain as pretrain,
-    test_task_phases as task_phases,
-    test_text_phases as text_phases,
-    test_transplant as transplants,
-)
+from tests.studies import test_transplant as transplants
 
 Made = Callable[[], Sequence[ChartFigure]]
 

@@ -27,7 +27,7 @@ TEXTS = [
 @contextmanager
 def few_outputs() -> Iterator[None]:
     """Runs of anchor tasks are opened at few outputs, and put into a plane in few steps: for tests
-    of other things than these numbers, which tests/studies/test_mechanism.py looks at."""
+    of other things than these numbers, which test_mechanism.py looks at."""
     masked = "interp_compose.papers.complexity.studies.anchors.masked_outputs"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(f"{masked}.PER_PAIR", 4)

@@ -364,7 +364,8 @@ import interp_compose as ic
 from interp_compose.errors import InterpComposeError
 from interp_compose.studies.audit.model_checks import _compiled
 
-config = ic.complexity.DecoderConfig(d_vocab=19, n_ctx=11, n_layers=2, d_model=8, n_heads=2, d_mlp=12)
+shape = dict(d_vocab=19, n_ctx=11, n_layers=2, d_model=8, n_heads=2, d_mlp=12)
+config = ic.complexity.DecoderConfig(**shape)
 model = ic.complexity.small_decoder(config, init_rate=0.4, seed=0)
 tokens = torch.arange(14).view(2, 7)
 

@@ -359,6 +359,23 @@ def test_compare_overlays_models() -> None:
     assert list(lines["a"].x) == list(LAYERS)
 
 
+def test_what_differs_of_the_examples_is_said() -> None:
+    plain, other = make_curve(), make_curve()
+    settings = {"examples_sha256": "0" * 64, "answers": ["one", "two"]}
+    object.__setattr__(other, "config", {**CONFIG, **settings})
+    told = compare_curves([plain, other]).chart.subtitle.replace("<br>", " ")
+    assert "settings differ: answers none (" in told
+    object.__setattr__(other, "config", {**CONFIG, "examples_sha256": "0" * 64})
+    with pytest.warns(UserWarning, match=r"differ: the examples' tokens or units$"):
+        plain.differences_from(other)
+    frames = {**other.frames, "clean": other.clean.iloc[::-1]}
+    object.__setattr__(other, "frames", frames)
+    told = compare_curves([plain, other]).chart.subtitle.replace("<br>", " ")  # without a warning
+    assert "7 examples · settings differ: the order of the examples" in told
+    with pytest.raises(InputError, match="the same 7 examples in another order"):
+        plain.differences_from(other)
+
+
 def test_curves_of_different_examples_are_drawn_with_a_warning() -> None:
     own = [make_curve(), _large()]
     with pytest.warns(UserWarning, match=r"different examples \(tiny \(1\): 7; tiny \(2\): 30\)"):

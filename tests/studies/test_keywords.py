@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Literal, get_type_hints
 
 import pytest
@@ -106,11 +107,12 @@ def test_wrong_values_and_names_are_refused_by_the_functions_name() -> None:
     "name",
     [
         *("cap_curve", "ablation_curve", "similarity_curve", "complexity_report"),
-        *("phase_diagram", "fitting_speed", "mechanism", "compare"),
+        *("complexity.phase_diagram", "complexity.fitting_speed", "complexity.mechanism"),
+        "carma.compare",
     ],
 )
 def test_every_option_of_every_study_is_described(name: str) -> None:
-    function = getattr(ic, name)
+    function = attrgetter(name)(ic)
     doc = inspect.getdoc(function)
     for parameter in inspect.signature(function).parameters:
         assert f"    {parameter}: " in doc, parameter

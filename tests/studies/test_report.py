@@ -18,8 +18,8 @@ from interp_compose.studies.cap.result import CapCurve
 from interp_compose.studies.core import examples, report, result as core
 from interp_compose.studies.core.text import decimal
 from tests.browser import Browser
+from tests.papers.carma.studies.test_carma_report import Page
 from tests.studies import test_cap_curve_result as of_cap
-from tests.studies.test_carma_report import Page
 from tests.studies.test_study_results import ENTRIES, made as made_once
 
 MARKUP = '</script><script>alert("x")</script><!--<b>&amp;'

@@ -33,19 +33,19 @@ from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table
 from interp_compose.studies.similarity import result as similarity
 from interp_compose.studies.weights.result import ComplexityReport
-from tests.studies import (
-    carma_tables,
-    test_ablation_result as of_ablation,
-    test_cap_curve_result as of_cap,
+from tests.papers.carma.studies import carma_tables
+from tests.papers.cat.studies import test_encoders as of_encoders, test_pretrain as of_pretrain
+from tests.papers.complexity.studies import (
     test_concept_graphs as of_concept_graphs,
-    test_encoders as of_encoders,
-    test_fusion as of_fusion,
-    test_generalise as of_generalise,
-    test_pretrain as of_pretrain,
-    test_similarity_result as of_similarity,
     test_speed_result as of_speed,
     test_task_phases as of_task_phases,
     test_text_phases as of_text_phases,
+)
+from tests.papers.lrf.studies import test_fusion as of_fusion, test_generalise as of_generalise
+from tests.studies import (
+    test_ablation_result as of_ablation,
+    test_cap_curve_result as of_cap,
+    test_similarity_result as of_similarity,
     test_transplant as of_transplants,
 )
 

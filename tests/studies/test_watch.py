@@ -425,7 +425,10 @@ def test_damage_of_its_file_is_refused_and_a_cut_line_is_noted(
             Watched.read(path)
         with pytest.raises(CorruptFileError, match="rows.jsonl, line [34] is not a row of ic"):
             watch(model, path=path, every=1, budget=None, measures=("frobenius_norm",))(3)
-    for cut, said in ((5, "line .*, which is cut, is left out"), (len(lines[-1]), "its last look")):
+    for cut, said in (
+        (5, "line .*, which is cut, is left out"),
+        (len(lines[-1]), "18 whole rows of its last look"),
+    ):
         path.write_bytes(data[:-cut])
         read = Watched.read(path)
         assert read.looks["step"].tolist() == [0, 1]

@@ -313,6 +313,8 @@ def test_every_measure_is_the_one_of_a_report() -> None:
         ({"measures": ("agreement",)}, "'agreement' is measured on pairs=…, which is missing"),
         ({"examples": []}, "examples are read by cap, attention_leak alone"),
         ({"pairs": []}, "pairs are read by agreement alone"),
+        ({"unit": "pretoken"}, "unit is read by cap, attention_leak alone"),
+        ({"pooling": "max"}, "pooling is read by cap, agreement alone"),
         ({"layers": [0]}, "layers are read by cap, attention_leak, agreement alone"),
         ({"path": "."}, "path='.' is a folder; expected a file"),
     ],
@@ -320,3 +322,12 @@ def test_every_measure_is_the_one_of_a_report() -> None:
 def test_options_that_cannot_be(options: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         watch(shared(), **options)
+
+
+def test_steps_are_counted_from_0() -> None:
+    watcher = watch(shared(), every=1)
+    for told in (lambda: watcher(-1), lambda: watcher({"step": -2}), lambda: watcher.look(-1)):
+        with pytest.raises(OptionError, match=r"step=-\d: expected the number of steps done"):
+            told()
+    with pytest.raises(OptionError, match="step=-1"):
+        watcher.begin(-1)

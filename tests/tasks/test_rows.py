@@ -36,6 +36,22 @@ def test_rows_come_with_the_numbers_of_their_lines(tmp_path: Path) -> None:
     assert list(tsv_rows(path, ["b"])) == [(3, {"a": '"x', "b": ' y"'}), (4, {"a": "", "b": ""})]
 
 
+def test_marks_of_files_put_one_after_another_are_no_text(tmp_path: Path) -> None:
+    path = tsv(tmp_path / "own.tsv", "a\tb\t1", "\ufeffc\td\t1")
+    assert [pair.text1 for pair in read_pairs(path)] == ["a", "c"]
+    path.write_bytes("[1]\n\ufeff[2]".encode())
+    assert list(jsonl_rows(path)) == [(1, [1]), (2, [2])]
+
+
+def test_a_row_of_a_data_base_with_a_column_twice_is_refused() -> None:
+    connection = sqlite3.connect(":memory:")
+    connection.row_factory = sqlite3.Row
+    query = "select 'p' as prompt, 'x' as answer, 'y' as answer"
+    for rows in (connection.execute(query), connection.execute(query).fetchall()):
+        with pytest.raises(DataFormatError, match="the column 'answer' more than once; keep one"):
+            read_examples(rows)
+
+
 def test_characters_that_end_lines_elsewhere_stay_in_a_text(tmp_path: Path) -> None:
     text = "a\x0b\x0c\x1c\x85\u2028b"
     path = tsv(tmp_path / "own.tsv", f"{text}\tc\t1")

@@ -174,7 +174,7 @@ def test_loss_and_batches_against_a_slow_reference() -> None:
     config = build._architecture(build.BuildConfig(n_layers=1, d_model=8, n_heads=2), 11)
     model = build.GPT2LMHeadModel(config).double().eval()
     rows: list[training.Row] = [[0, 3, 4, 5], [0, 7, 9], [0, 1]]
-    objective = training.NextToken(rows)
+    objective = training.NextTokenOfLines(rows)
     _, targets = batch = objective.collate(training.PooledOrder(rows, 1, 3, seed=5).at(0))
     assert objective.sizes(batch) == (6,)
     losses = []

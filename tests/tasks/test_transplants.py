@@ -23,7 +23,7 @@ from interp_compose.papers.shared.text.vocabulary import Vocabulary
 from interp_compose.tasks.mini.idm import definitions, splits
 from interp_compose.tasks.mini.transplants import exchanges, head_place
 from interp_compose.tasks.transplants import TransplantPair, load_transplants, read_transplants
-from tests.tasks.test_scan import meaning
+from tests.papers.lrf.tasks.test_scan import meaning
 
 
 @pytest.fixture(scope="module")

@@ -76,6 +76,25 @@ def test_a_label_is_that_of_its_tags_and_indices_too(label: str, expected: list[
     assert texts(TAGGED, TAGGED_PROMPT, labels=frozenset({label})) == expected
 
 
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [
+        ("NP-SBJ", ["the dog"]),
+        ("NP-TTL", ["the dog"]),
+        ("NP-SBJ-TTL", ["the dog"]),
+        ("NP-1", ["the dog"]),
+        ("PP-PRD", ["in it"]),
+        ("PP-LOC-PRD", ["in it"]),
+        ("PP-SBJ", []),
+        ("NP-PRD", []),
+        ("NP-LOC-SBJ", []),
+    ],
+)
+def test_a_function_tag_may_have_others_in_front(label: str, expected: list[str]) -> None:
+    tree = "(S (NP-TTL-SBJ-1 (DT the) (NN dog)) (VP (VBD sat) (PP-LOC-PRD (IN in) (PRP it))))"
+    assert texts(tree, "the dog sat in it", labels=frozenset({label})) == expected
+
+
 def test_labels_that_no_tree_has_are_named(tokenizers: dict[str, Any]) -> None:
     examples = [Example(TAGGED_PROMPT, "", tree=TAGGED), Example(PROMPT, "", tree=SENTENCE)]
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings, strategies as st
 from interp_compose._versions import environment_versions
 from interp_compose.errors import CorruptFileError, InputError, MissingDataError, OptionError
 from interp_compose.runs import folder as sweep_folder
-from interp_compose.runs.folder import FORMAT, Plan, hashed, register, versions_of
+from interp_compose.runs.folder import FORMAT, SweepPlan, hashed, register, versions_of
 from interp_compose.runs.sweep import run_sweep, sweep_status
 from interp_compose.runs.workers import PROGRESS
 from tests.training.sweep_jobs import JOBS, events, sweep
@@ -101,14 +101,14 @@ def test_a_table_of_the_sweep(tmp_path: Path, ledger: Path) -> None:
     configs = [{"n": 1, "seconds": 0.02}, {"n": 4, "mood": "raise"}, {"n": 7, "state": "odd"}]
     with pytest.warns(UserWarning, match="1 of 2 runs failed, the first of them 1: ValueError: a"):
         sweep(out, configs[:2], "moody")
-    register(out, Plan(f"{JOBS}:moody", configs, None))
+    register(out, SweepPlan(f"{JOBS}:moody", configs, None))
     status = sweep_status(out)
     own = ["index", "hash", "state", "seconds"]
     assert status.columns.tolist() == [*own, "n", "config.seconds", "mood", "config.state"]
     assert status["state"].tolist() == ["done", "failed", "missing"]
     assert status["seconds"][0] >= 0.02
     assert status["seconds"].isna().tolist() == [False, True, True]
-    runs = Plan(f"{JOBS}:moody", configs, None).runs(out)
+    runs = SweepPlan(f"{JOBS}:moody", configs, None).runs(out)
     claim = runs[2].take()
     assert claim is not None
     assert states(out) == ["done", "failed", "running"]
@@ -149,7 +149,7 @@ def test_ctrl_c_ends_the_call_and_leaves_the_rest_to_the_next(tmp_path: Path, le
 def test_what_a_killed_attempt_left_is_gone_on_from(tmp_path: Path, ledger: Path) -> None:
     """Its files stay, for the run to resume from; what atomic_write had not yet renamed goes."""
     out = tmp_path / "out"
-    folder = Plan(f"{JOBS}:square", CONFIGS, None).runs(out)[1].folder
+    folder = SweepPlan(f"{JOBS}:square", CONFIGS, None).runs(out)[1].folder
     (folder / "checkpoints").mkdir(parents=True)
     torn = f".interp_compose.{'0' * 16}.tmp"
     (folder / "checkpoints" / torn).write_text("half")
@@ -253,7 +253,7 @@ def test_files_that_nobody_vouched_for_may_come_and_go(tmp_path: Path, ledger: P
 def test_a_run_that_is_held_elsewhere_is_waited_for(tmp_path: Path, ledger: Path) -> None:
     """The holder finishes it while this call sleeps, and this call does not do it."""
     out = tmp_path / "out"
-    run = Plan(f"{JOBS}:square", CONFIGS, None).runs(out)[0]
+    run = SweepPlan(f"{JOBS}:square", CONFIGS, None).runs(out)[0]
     claim = run.take()
     assert claim is not None
 

@@ -38,7 +38,7 @@ from interp_compose.papers.carma.run import (
 from interp_compose.papers.carma.synonyms.load import synonym_source
 from interp_compose.papers.carma.tables import TABLES
 from interp_compose.runs.files import locked, plain_json
-from interp_compose.runs.folder import Plan, hashed
+from interp_compose.runs.folder import SweepPlan, hashed
 from interp_compose.runs.sweep import check_options, sweep
 from interp_compose.studies.core.command import loaded
 from interp_compose.studies.core.keywords import keywords
@@ -119,7 +119,7 @@ def carry_out(
             if where != "here":
                 write_inputs(plan, inputs_of(configs[0], out))
             done = sweep(
-                Plan(WORK, configs, function=TRAIN),
+                SweepPlan(WORK, configs, function=TRAIN),
                 run_here,
                 out,
                 where=where,
@@ -147,7 +147,7 @@ def finished(folder: Path, plan: ComparePlan) -> Comparison | None:
         return None
     if comparison.config != plain_json(plan.config, "config"):
         return None
-    runs = Plan(WORK, run_configs(plan)).runs(folder)
+    runs = SweepPlan(WORK, run_configs(plan)).runs(folder)
     return None if any(run.is_done and run.damage() for run in runs) else comparison
 
 

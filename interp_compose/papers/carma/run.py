@@ -17,6 +17,7 @@ from interp_compose.models.weights import save_weights
 from interp_compose.papers.carma.inputs import read_inputs
 from interp_compose.papers.carma.plan import ComparePlan
 from interp_compose.papers.carma.tables import TABLES
+from interp_compose.papers.works import WORKS
 from interp_compose.runs.checkpoint import CheckpointFolder
 from interp_compose.runs.checksums import digests_of
 from interp_compose.runs.files import plain_json
@@ -29,7 +30,7 @@ from interp_compose.training.history import Tracker, TrainingHistory
 
 WORK: Final = "carma"
 """What a sweep calls these runs."""
-TRAIN: Final = "interp_compose.papers.carma.run:run_in_worker"
+TRAIN: Final = WORKS[WORK]
 """The function that does them in another process."""
 WEIGHTS: Final = "weights.safetensors"
 HISTORY_ROWS = 200

@@ -5,8 +5,8 @@ What is reproduced: an encoder that decomposes a representation into codes and c
 pre-trained beside BERT; what its codes name, and how it is fine-tuned.
 
 Read in this order: ``models/composition.py`` (codes, eqs. 1 to 5), ``models/bert.py`` (the
-encoder), ``training/pretraining.py`` (each loss with its equation), ``pretrain/run.py`` (one
-training), ``encoders/`` (tasks of GLUE, SQuAD, pairs), ``codes/`` (sememes of codes).
+encoder), ``training/pretraining.py`` (each loss with its equation), ``studies/pretrain/run.py``
+(one training), ``encoders/`` (tasks of GLUE, SQuAD, pairs), ``codes/`` (sememes of codes).
 
 The public names are those of ``__init__.pyi``, and are imported when they are first used.
 """

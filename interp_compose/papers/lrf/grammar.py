@@ -52,7 +52,7 @@ SIGNS: Final = {
 
 
 @dataclass(frozen=True)
-class Marks:
+class TokenKinds:
     """What is known of the tokens of a pair, the source's end and the target's start included.
 
     Attributes:
@@ -76,7 +76,7 @@ def grammar_of(data: SequenceData) -> Grammar:
     return "cogs" if {"x", "_", "(", ",", "agent"} <= target else "none"
 
 
-def marks_of(data: SequenceData, pairs: Sequence[EncodedPair]) -> list[Marks]:
+def marks_of(data: SequenceData, pairs: Sequence[EncodedPair]) -> list[TokenKinds]:
     """Of each pair."""
     of = {"scan": scan_marks, "cogs": cogs_marks, "none": plain_marks}[grammar_of(data)]
     texts = [
@@ -86,12 +86,12 @@ def marks_of(data: SequenceData, pairs: Sequence[EncodedPair]) -> list[Marks]:
     return [of(source.split(), target.split()) for source, target in texts]
 
 
-def plain_marks(source: Sequence[str], target: Sequence[str]) -> Marks:
+def plain_marks(source: Sequence[str], target: Sequence[str]) -> TokenKinds:
     """Of a task without a grammar here."""
     return _marks([TOKEN] * len(source), [TOKEN] * len(target), [""] * len(source))
 
 
-def scan_marks(source: Sequence[str], target: Sequence[str]) -> Marks:
+def scan_marks(source: Sequence[str], target: Sequence[str]) -> TokenKinds:
     """Of a command of SCAN and its actions.
 
     The role of a word within a verb phrase ("walk around left") is when and how often the phrase is
@@ -119,7 +119,7 @@ def scan_marks(source: Sequence[str], target: Sequence[str]) -> Marks:
     return _marks(kinds, actions, roles, {"phrase": phrases, "clause": whole})
 
 
-def cogs_marks(source: Sequence[str], target: Sequence[str]) -> Marks:
+def cogs_marks(source: Sequence[str], target: Sequence[str]) -> TokenKinds:
     """Of a sentence of COGS and its logical form, in which x _ i is the sentence's word i.
 
     A word is a noun where a predicate has its variable alone, "cake ( x _ 4 )", and a verb where a
@@ -182,7 +182,7 @@ def _marks(
     target: Sequence[str],
     roles: Sequence[str],
     units: Mapping[str, Sequence[int]] | None = None,
-) -> Marks:
+) -> TokenKinds:
     """With the source's end and the target's start."""
     with_end = {name: [*groups, ALONE] for name, groups in (units or {}).items()}
-    return Marks([*source, END], [START, *target], [*roles, ""], with_end)
+    return TokenKinds([*source, END], [START, *target], [*roles, ""], with_end)

@@ -32,9 +32,9 @@ from interp_compose.studies.ablation.result import ALL_WORDS, AblationCurve
 from interp_compose.studies.core.command import run_on_task
 from interp_compose.studies.core.inputs import (
     CLEAN,
-    Batch,
-    Prepared,
-    Targets,
+    AnswerTargets,
+    PreparedExample,
+    PromptBatch,
     answer_lengths_of,
     batch_size_of,
     check_decoder,
@@ -190,7 +190,7 @@ def _checked_reach(asked: AblationOptions) -> Literal["from", "at", "until"]:
     return reach or ("from" if what == "words" else "at")
 
 
-def _tags(items: Sequence[Prepared], tagger: Tagger) -> dict[int, list[str]]:
+def _tags(items: Sequence[PreparedExample], tagger: Tagger) -> dict[int, list[str]]:
     tags = {item.index: unit_tags(item.prompt, tagger) for item in items}
     if any(ALL_WORDS in of_example for of_example in tags.values()):
         raise OptionError(
@@ -213,7 +213,7 @@ def prepare_any(
     model: LensModel,
     examples: Iterable[ExampleRow | str],
     asked: AblationOptions,
-) -> tuple[list[Prepared], dict[str, int], bool]:
+) -> tuple[list[PreparedExample], dict[str, int], bool]:
     """Examples with their answers, or bare texts, which have none yet; how many were left out, for
     what of them; and whether they are bare.
 
@@ -248,9 +248,9 @@ def prepare_any(
 
 
 @torch.no_grad()
-def with_predictions(model: LensModel, items: Sequence[Prepared]) -> list[Prepared]:
+def with_predictions(model: LensModel, items: Sequence[PreparedExample]) -> list[PreparedExample]:
     """One batch, the answers being the tokens that the clean model predicts in it."""
-    batch = Batch.of([item.prompt for item in items], model.device)
+    batch = PromptBatch.of([item.prompt for item in items], model.device)
     logits = model.forward(batch.tokens, attention_mask=batch.mask, read="last")
     out = []
     for item, answer in zip(items, logits[:, -1].argmax(dim=1).tolist(), strict=True):
@@ -259,29 +259,29 @@ def with_predictions(model: LensModel, items: Sequence[Prepared]) -> list[Prepar
     return out
 
 
-def words_of(item: Prepared) -> list[int]:
+def words_of(item: PreparedExample) -> list[int]:
     """The units that another position of the prompt comes after: of an answer of one token, those
     whose knocking out can change anything."""
     last = item.prompt.groups[item.n_before - 1]
     return [unit for unit in range(item.prompt.n_groups) if last != unit]
 
 
-def batches_of(items: Sequence[Prepared], size: int) -> list[list[Prepared]]:
+def batches_of(items: Sequence[PreparedExample], size: int) -> list[list[PreparedExample]]:
     """Examples of like length together; always the same way."""
     return into_batches(items, size, lambda item: (item.n_tokens, item.index))
 
 
 def _measure(
     model: LensModel,
-    items: Sequence[Prepared],
+    items: Sequence[PreparedExample],
     *,
     asked: AblationOptions,
     layers: Sequence[int],
     references: References,
 ) -> pd.DataFrame:
     """One batch's outcomes, the clean ones under layer ``CLEAN``."""
-    batch = Batch.of([item.prompt for item in items], model.device)
-    targets = Targets.of(items, model.device)
+    batch = PromptBatch.of([item.prompt for item in items], model.device)
+    targets = AnswerTargets.of(items, model.device)
     knockout, units = _knockout(model, items, batch, asked, references)
     starts = [0] if asked.reach == "until" else layers
     names = [f"blocks.{layer}.hook_resid_pre" for layer in starts] if units else []
@@ -308,8 +308,8 @@ def _measure(
 
 def _knockout(
     model: LensModel,
-    items: Sequence[Prepared],
-    batch: Batch,
+    items: Sequence[PreparedExample],
+    batch: PromptBatch,
     asked: AblationOptions,
     references: References,
 ) -> tuple[Ablation, list[int]]:
@@ -349,7 +349,7 @@ class References:
 
     def __init__(
         self,
-        items: Sequence[Prepared],
+        items: Sequence[PreparedExample],
         asked: AblationOptions,
         layers: Sequence[int],
         batch_size: int,
@@ -359,7 +359,7 @@ class References:
         self._outputs: dict[str, Float[Tensor, "token head d_head"]] = {}
 
     def instead(
-        self, model: LensModel, items: Sequence[Prepared], batch: Batch
+        self, model: LensModel, items: Sequence[PreparedExample], batch: PromptBatch
     ) -> dict[str, Float[Tensor, "..."]]:
         """By hook point, for the examples of a batch: nothing for zeros, a mean [head d_head], or
         resampled outputs [batch pos head d_head]."""
@@ -372,7 +372,7 @@ class References:
         return {name: of_head[draws[len(of_head)]] for name, of_head in outputs.items()}
 
     def _draws(
-        self, items: Sequence[Prepared], batch: Batch, n_tokens: int
+        self, items: Sequence[PreparedExample], batch: PromptBatch, n_tokens: int
     ) -> Int[Tensor, "batch pos"]:
         """A token of the references for each position."""
         draws = torch.zeros_like(batch.tokens, device="cpu")
@@ -395,7 +395,7 @@ class References:
         }
         z: dict[str, dict[int, Tensor]] = {name: {} for name in sites}
         for part in batches_of(chosen, self.batch_size):
-            batch = Batch.of([item.prompt for item in part], model.device)
+            batch = PromptBatch.of([item.prompt for item in part], model.device)
             _, captured = model.capture_as_shown(
                 batch.tokens, list(sites), attention_mask=batch.mask, read="last"
             )
@@ -424,7 +424,7 @@ def _curve(
     model: LensModel,
     rows: pd.DataFrame,
     *,
-    items: Sequence[Prepared],
+    items: Sequence[PreparedExample],
     tags: Mapping[int, Sequence[str]],
     config: Mapping[str, Any],
 ) -> AblationCurve:
@@ -449,7 +449,7 @@ def _curve(
 
 
 def _cells(
-    items: Sequence[Prepared], tags: Mapping[int, Sequence[str]], what: str, n_heads: int
+    items: Sequence[PreparedExample], tags: Mapping[int, Sequence[str]], what: str, n_heads: int
 ) -> pd.DataFrame:
     """One row per example and unit: its text and its group in the summary."""
     if what != "words":

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose.checks import check_numbers
-from interp_compose.errors import InterventionError, OptionError
+from interp_compose.errors import InterventionError
 from interp_compose.interventions.pool_at import needs
 from interp_compose.interventions.pooling import (
     How,
@@ -31,9 +31,9 @@ from interp_compose.studies.cap.result import CONTROLS, CapCurve
 from interp_compose.studies.core.command import run_on_task
 from interp_compose.studies.core.inputs import (
     CLEAN,
-    Batch,
-    Prepared,
-    Targets,
+    AnswerTargets,
+    PreparedExample,
+    PromptBatch,
     answer_lengths_of,
     batch_size_of,
     check_decoder,
@@ -102,19 +102,18 @@ def plan_asked_less(
 def _planned(
     model: LensModel,
     asked: CapOptions,
-    prepared: Callable[[str | None], tuple[list[Prepared], dict[str, int]]],
+    prepared: Callable[[str | None], tuple[list[PreparedExample], dict[str, int]]],
 ) -> Plan[CapCurve]:
     """The plan; ``prepared`` gives the examples, and how many were left out for what, given the
     remedy for prompts that a collapse would stretch (None where nothing is shortened)."""
     check_numbers(asked.seed, asked.batch_size)
     poolings = poolings_of(asked.pooling, model)
     collapses = asked.mode == "collapse"
-    if asked.renumber and not collapses:
-        raise OptionError("renumber=True has no meaning for mode='broadcast': leave it out")
+    needed = ("resume", *needs(model, asked.mode, asked.renumber))
     layers = resolve_layers(asked.layers, model.n_layers)
     remedy = "Use mode='broadcast', or shorter prompts." if collapses else None
     items, skipped = prepared(remedy)
-    model.require("resume", *needs(asked.mode, asked.renumber))
+    model.require(*needed)
     if not any(item.affected for item in items):
         raise InterventionError(
             f"pooling would change none of the {len(items)} examples: every {asked.unit} is a "
@@ -147,10 +146,10 @@ def _planned(
     )
 
 
-def batches_of(items: Sequence[Prepared], size: int) -> list[list[Prepared]]:
+def batches_of(items: Sequence[PreparedExample], size: int) -> list[list[PreparedExample]]:
     """Examples of like length together, and apart from those that pooling cannot change."""
 
-    def lengths(item: Prepared) -> tuple[int, int, int]:
+    def lengths(item: PreparedExample) -> tuple[int, int, int]:
         return item.n_pooled, item.n_tokens, item.index
 
     return [
@@ -162,15 +161,15 @@ def batches_of(items: Sequence[Prepared], size: int) -> list[list[Prepared]]:
 
 def _measure(
     model: LensModel,
-    items: Sequence[Prepared],
+    items: Sequence[PreparedExample],
     *,
     asked: CapOptions,
     layers: Sequence[int],
     protocols: Mapping[str, How | OwnPooling],
 ) -> pd.DataFrame:
     """One batch's outcomes, the clean ones under layer ``CLEAN``."""
-    batch = Batch.of([item.prompt for item in items], model.device)
-    targets = Targets.of(items, model.device)
+    batch = PromptBatch.of([item.prompt for item in items], model.device)
+    targets = AnswerTargets.of(items, model.device)
     affected = any(item.affected for item in items)
     names = [f"blocks.{layer}.hook_resid_pre" for layer in layers] if affected else []
     logits, resid, kept = capture_kept(model, batch.tokens, names, batch.mask, read=targets.read)
@@ -203,7 +202,7 @@ def _measure(
     return pd.concat([clean, rows], ignore_index=True)
 
 
-def _shuffled(item: Prepared, seed: int) -> list[int]:
+def _shuffled(item: PreparedExample, seed: int) -> list[int]:
     """Units of the same sizes at random places, on each side where there are two."""
     groups, n_source = item.prompt.groups.tolist(), item.prompt.n_source
     if n_source is None:
@@ -212,7 +211,7 @@ def _shuffled(item: Prepared, seed: int) -> list[int]:
 
 
 def _rows(
-    items: Sequence[Prepared],
+    items: Sequence[PreparedExample],
     outcomes: Float[Tensor, "rows 4"],
     protocols: Sequence[str],
     layers: Sequence[int],
@@ -230,7 +229,7 @@ def _curve(
     model: LensModel,
     rows: pd.DataFrame,
     *,
-    items: Sequence[Prepared],
+    items: Sequence[PreparedExample],
     config: Mapping[str, Any],
     protocols: Sequence[str],
 ) -> CapCurve:

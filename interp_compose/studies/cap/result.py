@@ -41,6 +41,7 @@ from interp_compose.studies.core.text import (
     about,
     cautions,
     counted,
+    examples_unlike,
     floor_of,
     floors_of,
     interval,
@@ -245,11 +246,13 @@ class CapCurve(StudyResult):
             InputError: the prompts or answers are not the same, in the same order; or there is no
                 layer and protocol that both have.
         """
-        texts = ["prompt", "answer"]
-        mine, theirs = (one.clean[texts].to_numpy().tolist() for one in (self, other))
-        if mine != theirs:
+        if other_examples := examples_unlike([self, other]):
+            texts = ["prompt", "answer"]
+            mine, theirs = (one.clean[texts].to_numpy().tolist() for one in (self, other))
             counts = f"{len(mine)} and {len(theirs)} examples"
-            if len(mine) == len(theirs):
+            if "order" in other_examples:
+                counts = f"the same {len(mine)} examples in another order"
+            elif len(mine) == len(theirs):
                 changed = sum(a != b for a, b in zip(mine, theirs, strict=True))
                 counts = f"{changed} of {len(mine)} examples that differ in prompt or answer"
             raise InputError(
@@ -460,8 +463,7 @@ def compare_curves(
     from interp_compose.studies.cap.figures import comparison_figure
 
     frames, clean, given = {}, {}, labelled(curves)
-    tests = [curve.clean[["prompt", "answer"]] for curve in given.values()]
-    same = all(test.equals(tests[0]) for test in tests)
+    same = examples_unlike(given.values()) != "the examples"
     if not same:
         shown = "; ".join(f"{label}: {len(curve.clean)}" for label, curve in given.items())
         warn(
@@ -481,7 +483,7 @@ def compare_curves(
     about = [f"task {task}" for task in tasks if len(tasks) == 1 and task]
     first, *others = (answers_note(curve.config) for curve in given.values())
     about += [note for note in first if all(note in other for other in others)]
-    about.append(counted(len(tests[0]), "examples") if same else "different examples")
+    about.append(counted(len(curve.clean), "examples") if same else "different examples")
     whole = all({*POOLINGS} <= {*curve.frame["pooling"]} for curve in given.values())
     over = "of mean, max and sum pooling" if whole else "over the poolings of each curve"
     how = f"average {over}" if pooling == AVERAGE else f"{pooling} pooling"

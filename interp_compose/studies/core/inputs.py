@@ -58,7 +58,7 @@ def check_decoder(model: LensModel, instead: str) -> None:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedExample:
     """One example, ready to run: its place in the user's list, tokens, units, answer."""
 
     index: int
@@ -94,7 +94,7 @@ def prepare(
     *,
     collapse: str | None = None,
     answered: bool = True,
-) -> tuple[list[Prepared], dict[str, int]]:
+) -> tuple[list[PreparedExample], dict[str, int]]:
     """As :func:`prepare_all`; and, where ``asked.on_bad`` is ``"skip"``, how many examples were
     left out for what of them.
 
@@ -116,7 +116,7 @@ def prepare_asked_less(
     *,
     collapse: str | None = None,
     answered: bool = True,
-) -> list[Prepared]:
+) -> list[PreparedExample]:
     """As :func:`prepare`, where a user has neither ``on_bad`` nor ``multi_token_answers``: no
     message names them. ``asked`` is no :class:`AnswerOptions`."""
     items, _ = sound(
@@ -139,7 +139,7 @@ def prepare_all(
     *,
     collapse: str | None = None,
     answered: bool = True,
-) -> list[Prepared]:
+) -> list[PreparedExample]:
     """Check, tokenize and align every example. The prompt's last token is a unit of its own. An
     answer of several tokens, if ``asked`` for, is run behind the prompt but for its last token,
     since each of its tokens is predicted from those before it.
@@ -203,7 +203,7 @@ def prepare_all(
     else:
         rows = _with_answers(model, prompts, found, collapse)
     return [
-        Prepared(
+        PreparedExample(
             index,
             example,
             row,
@@ -297,7 +297,7 @@ def outcome_of(
     return torch.stack([prediction.float(), logprob, rank.float(), finite.float()], dim=1)
 
 
-def examples_digest(items: Sequence[Prepared]) -> str:
+def examples_digest(items: Sequence[PreparedExample]) -> str:
     """Of everything the run reads: texts, token ids, units, answers."""
     digest = hashlib.sha256()
     for item in items:
@@ -315,7 +315,7 @@ def into_batches(items: Iterable[T], size: int, key: Callable[[T], Any]) -> list
 
 
 def batch_size_of(
-    model: LensModel, items: Sequence[Prepared], asked: Options, streams: int, longest: int
+    model: LensModel, items: Sequence[PreparedExample], asked: Options, streams: int, longest: int
 ) -> int:
     """What was asked for, or what fits: each example in ``streams`` of ``longest`` positions."""
     size = batch_of_lengths(model, [item.n_tokens for item in items], asked.batch_size)
@@ -323,7 +323,7 @@ def batch_size_of(
 
 
 @dataclass(frozen=True)
-class Batch:
+class PromptBatch:
     """Prompts side by side, padded on the left, so that all of them end at position -1.
 
     ``mask`` is 1 at real tokens, ``special`` at those of no unit, such as BOS.
@@ -334,7 +334,7 @@ class Batch:
     special: Int[Tensor, "batch pos"]
 
     @classmethod
-    def of(cls, prompts: Sequence[TokenizedPrompt], device: torch.device) -> Batch:
+    def of(cls, prompts: Sequence[TokenizedPrompt], device: torch.device) -> PromptBatch:
         """On ``device``; one copy per tensor."""
         padded = pad_left(
             [prompt.ids for prompt in prompts], [prompt.groups < 0 for prompt in prompts]
@@ -353,7 +353,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Targets:
+class AnswerTargets:
     """The answers of a batch's examples, -1 before shorter ones, and the tokens that those of one
     token are chosen among."""
 
@@ -361,7 +361,7 @@ class Targets:
     candidates: Int[Tensor, "batch label"] | None
 
     @classmethod
-    def of(cls, items: Sequence[Prepared], device: torch.device) -> Targets:
+    def of(cls, items: Sequence[PreparedExample], device: torch.device) -> AnswerTargets:
         """On ``device``."""
         candidates = stacked([item.candidates for item in items])
         longest = max(len(item.answer_ids) for item in items)
@@ -409,7 +409,7 @@ class Targets:
         )
 
 
-def answer_lengths_of(items: Sequence[Prepared], asked: LongAnswers) -> dict[str, Any]:
+def answer_lengths_of(items: Sequence[PreparedExample], asked: LongAnswers) -> dict[str, Any]:
     """For a result's config: how many answers are of how many tokens; nothing where all have to be
     one."""
     if not asked.multi_token_answers:
@@ -457,7 +457,7 @@ def predictions_of(model: LensModel, outcomes: pd.DataFrame) -> pd.DataFrame:
     return PREDICTIONS.of(pd.DataFrame({"prediction": tokens, "text": texts}))
 
 
-def tokens_of(model: LensModel, items: Sequence[Prepared]) -> pd.DataFrame:
+def tokens_of(model: LensModel, items: Sequence[PreparedExample]) -> pd.DataFrame:
     """Each prompt's tokens: what they add to its text, special ones by their names."""
 
     def name(token: int) -> str:
@@ -477,7 +477,7 @@ def tokens_of(model: LensModel, items: Sequence[Prepared]) -> pd.DataFrame:
 
 
 def split_clean(
-    rows: pd.DataFrame, model: LensModel, items: Sequence[Prepared], place: Sequence[str]
+    rows: pd.DataFrame, model: LensModel, items: Sequence[PreparedExample], place: Sequence[str]
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Outcomes, and the clean ones with what is known of their examples and without ``place``."""
     rows["correct"] = rows["target_rank"] == 1

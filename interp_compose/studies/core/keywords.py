@@ -21,6 +21,7 @@ from typing import (
 )
 
 from interp_compose._public import public
+from interp_compose.tasks.table import listed
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -122,13 +123,15 @@ def declared(options: type) -> list[str]:
 
 
 def descriptions(options: type) -> dict[str, str]:
-    """What the source says below each field of a dataclass."""
+    """What the source says below each field of a dataclass; ``{prompts tasks}`` and its like are
+    the names of that kind in the table of tasks."""
     found: dict[str, str] = {}
     for kind in options.__mro__[:-1]:
         (source,) = ast.parse(inspect.getsource(kind)).body
         for field, below in pairwise(cast(ast.ClassDef, source).body):
             if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
                 text = " ".join(ast.literal_eval(below.value).split())
+                text = re.sub(r"\{(\w+) tasks\}", lambda kind: listed(kind[1]), text)
                 found.setdefault(ast.unparse(field.target), text)
     return {name: found.get(name, "") for name in declared(options)}
 

@@ -163,7 +163,7 @@ class WholeTask:
     """Where the data come from."""
 
     task: str = "mini-idm"
-    """idm, sst, mini-idm, mini-sst, or a JSONL file of prompts and answers."""
+    """{prompts tasks}, or a JSONL file of prompts and answers."""
     data_dir: Path | None = None
     """Folder of the task's data, for tasks that are not shipped."""
     limit: int | None = None

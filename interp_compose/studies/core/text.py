@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -129,11 +130,25 @@ def differing(results: Mapping[str, Result]) -> dict[str, dict[str, Any]]:
     return {name: each for name, each in found.items() if len({*map(str, each.values())}) > 1}
 
 
+def examples_unlike(results: Iterable[Result]) -> str:
+    """What differs of the examples; an empty text where prompts, answers and their order do not."""
+    frames = [result.frames.get("clean", pd.DataFrame()) for result in results]
+    if not all({"prompt", "answer"} <= {*frame} for frame in frames):
+        return "the examples, or their order"
+    first, *others = ([*zip(one["prompt"], one["answer"], strict=True)] for one in frames)
+    if any(Counter(other) != Counter(first) for other in others):
+        return "the examples"
+    return "" if all(other == first for other in others) else "the order of the examples"
+
+
 def unlike(results: Mapping[str, Result], without: Collection[str] = ()) -> str:
     """Like "settings differ: unit word (a), constituent (b)", all but :data:`OF_MODELS` and those
     ``without``; an empty text where none does."""
     found = differing(results)
-    told = ["the examples, or their order"] if "examples_sha256" in found else []
+    told = []
+    if "examples_sha256" in found:  # of all that is read: tokens, units and candidates as well
+        read = "" if {"model", "unit", "answers"} & {*found} else "the examples' tokens or units"
+        told = [text for text in [examples_unlike(results.values()) or read] if text]
     for name, values in found.items():
         if name.split()[0] in {*OF_MODELS, *without} or name.endswith("sha256"):
             continue

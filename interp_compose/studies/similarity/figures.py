@@ -29,7 +29,7 @@ DEPTH: Final = "depth at which {} pooled (0 % = embeddings, 100 % = last block)"
 INTERVALS: Final = "95 % bootstrap intervals"
 
 
-class Scale(NamedTuple):
+class ValueAxis(NamedTuple):
     """An axis, and the value on it to which the curves are compared."""
 
     title: str
@@ -38,10 +38,10 @@ class Scale(NamedTuple):
 
 
 SCALES: Final = {
-    "pearson": Scale("Pearson correlation with people's ratings", 0.0, ""),
-    "spearman": Scale("Spearman correlation with people's ratings", 0.0, ""),
-    "auc": Scale("ROC AUC against people's labels", 0.5, "chance"),
-    "cosine": Scale("mean cosine of AB and BA", 1.0, "order ignored"),
+    "pearson": ValueAxis("Pearson correlation with people's ratings", 0.0, ""),
+    "spearman": ValueAxis("Spearman correlation with people's ratings", 0.0, ""),
+    "auc": ValueAxis("ROC AUC against people's labels", 0.5, "chance"),
+    "cosine": ValueAxis("mean cosine of AB and BA", 1.0, "order ignored"),
 }
 
 

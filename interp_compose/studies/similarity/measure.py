@@ -37,7 +37,7 @@ from interp_compose.models.ready import check_ids, check_model, check_prompts
 from interp_compose.stats.agreement import rounding
 from interp_compose.studies.core.bad_examples import sound
 from interp_compose.studies.core.command import carried_out, loaded
-from interp_compose.studies.core.inputs import Batch, into_batches, skipped_of
+from interp_compose.studies.core.inputs import PromptBatch, into_batches, skipped_of
 from interp_compose.studies.core.study import Plan, config_of, study
 from interp_compose.studies.similarity.options import SimilarityCommand, SimilarityOptions
 from interp_compose.studies.similarity.result import (
@@ -161,7 +161,7 @@ def _check_subsets(pairs: pd.DataFrame, kind: str) -> None:
             )
 
 
-def _pairs_digest(items: Sequence[PreparedPair]) -> str:
+def _pairs_digest(items: Sequence[PreparedTexts]) -> str:
     """Of everything the run reads: texts, judgements, subsets, token ids and units."""
     digest = hashlib.sha256()
     for item in items:
@@ -173,7 +173,7 @@ def _pairs_digest(items: Sequence[PreparedPair]) -> str:
 
 
 @dataclass(frozen=True)
-class Text:
+class PreparedText:
     """One distinct text, ready to run: its place among the texts, tokens and units."""
 
     index: int
@@ -181,13 +181,13 @@ class Text:
 
 
 @dataclass(frozen=True)
-class PreparedPair:
+class PreparedTexts:
     """Two texts, what people say of them, and the pair's place in the user's list."""
 
     index: int
     pair: Pair
-    first: Text
-    second: Text
+    first: PreparedText
+    second: PreparedText
 
     @property
     def affected(self) -> bool:
@@ -204,7 +204,7 @@ def prepare_pairs(
     model: LensModel,
     pairs: Iterable[PairRow],
     asked: SimilarityOptions,
-) -> list[PreparedPair]:
+) -> list[PreparedTexts]:
     """Check the pairs, and tokenize and align every distinct text once.
 
     Raises:
@@ -226,7 +226,7 @@ def prepare_pairs(
         where.setdefault((pair.text2, pair.tree2), f"text2 of row {row}")
     texts = _tokenize(model, where, asked)
     return [
-        PreparedPair(index, pair, texts[pair.text1, pair.tree1], texts[pair.text2, pair.tree2])
+        PreparedTexts(index, pair, texts[pair.text1, pair.tree1], texts[pair.text2, pair.tree2])
         for index, pair in enumerate(checked)
     ]
 
@@ -235,7 +235,7 @@ def _tokenize(
     model: LensModel,
     where: Mapping[tuple[str, str | None], str],
     asked: SimilarityOptions,
-) -> dict[tuple[str, str | None], Text]:
+) -> dict[tuple[str, str | None], PreparedText]:
     names = list(where.values())
     examples = [
         Example(text, "", spans=((0, len(text)),) if asked.unit == "text" else None, tree=tree)
@@ -256,12 +256,12 @@ def _tokenize(
     check_prompts(model, prompts, names.__getitem__, collapse="Give shorter texts.")
     check_ids(model, max(int(prompt.ids.max()) for prompt in prompts))
     return {
-        key: Text(index, prompt)
+        key: PreparedText(index, prompt)
         for index, (key, prompt) in enumerate(zip(where, prompts, strict=True))
     }
 
 
-def about(pairs: Sequence[PreparedPair]) -> pd.DataFrame:
+def about(pairs: Sequence[PreparedTexts]) -> pd.DataFrame:
     """What is known of every pair apart from the model."""
     return pd.DataFrame(
         {
@@ -280,10 +280,10 @@ def about(pairs: Sequence[PreparedPair]) -> pd.DataFrame:
     )
 
 
-def batches_of(pairs: Sequence[PreparedPair], size: int) -> list[list[PreparedPair]]:
+def batches_of(pairs: Sequence[PreparedTexts], size: int) -> list[list[PreparedTexts]]:
     """Pairs of like length together, and among these the ones that share a text."""
 
-    def lengths(item: PreparedPair) -> tuple[int, int, int, int]:
+    def lengths(item: PreparedTexts) -> tuple[int, int, int, int]:
         slots = max(item.first.prompt.n_pooled, item.second.prompt.n_pooled)
         tokens = max(len(item.first.prompt.ids), len(item.second.prompt.ids))
         return slots, tokens, item.first.index, item.index
@@ -293,7 +293,7 @@ def batches_of(pairs: Sequence[PreparedPair], size: int) -> list[list[PreparedPa
 
 def _measure(
     model: LensModel,
-    pairs: Sequence[PreparedPair],
+    pairs: Sequence[PreparedTexts],
     *,
     seed: int,
     reading: EmbeddingReader,
@@ -304,7 +304,7 @@ def _measure(
     texts = list(
         {text.index: text for item in pairs for text in (item.first, item.second)}.values()
     )  # each once
-    batch = Batch.of([text.prompt for text in texts], model.device)
+    batch = PromptBatch.of([text.prompt for text in texts], model.device)
     n_layers = model.n_layers
     names = [f"blocks.{layer}.hook_resid_pre" for layer in range(n_layers)]
     hidden, resid = model.capture(batch.tokens, names, attention_mask=batch.mask, read="hidden")
@@ -346,14 +346,14 @@ def _measure(
     return pd.concat([untouched, _rows(pairs, after, list(protocols), layers)], ignore_index=True)
 
 
-def _shuffled(text: Text, seed: int) -> list[int]:
+def _shuffled(text: PreparedText, seed: int) -> list[int]:
     """Spans of the same sizes at random places, drawn by the text itself: the list around it
     changes nothing."""
     key = crc32(text.prompt.text.encode())
     return shuffled_groups(text.prompt.groups.tolist(), seed=seed, example=key, keep_last=False)
 
 
-def _special_slots(batch: Batch, units: PooledLayout) -> Int[Tensor, "batch group"]:
+def _special_slots(batch: PromptBatch, units: PooledLayout) -> Int[Tensor, "batch group"]:
     """1 where a slot holds a special token."""
     return torch.zeros_like(units.mask).scatter_reduce_(
         1, units.of_token.clamp(min=0), batch.special, reduce="amax", include_self=True
@@ -361,8 +361,8 @@ def _special_slots(batch: Batch, units: PooledLayout) -> Int[Tensor, "batch grou
 
 
 def _cosines(
-    pairs: Sequence[PreparedPair],
-    texts: Sequence[Text],
+    pairs: Sequence[PreparedTexts],
+    texts: Sequence[PreparedText],
     embeddings: Float[Tensor, "cell text d_model"],
 ) -> Float[Tensor, "cell pair"]:
     """Of every pair in every cell, worked out in float64; 0/0 is NaN."""
@@ -374,7 +374,7 @@ def _cosines(
 
 
 def _rows(
-    pairs: Sequence[PreparedPair],
+    pairs: Sequence[PreparedTexts],
     cosines: Float[Tensor, "cell pair"],
     protocols: Sequence[str],
     layers: Sequence[int],
@@ -395,7 +395,7 @@ def _curve(
     model: LensModel,
     cosines: pd.DataFrame,
     *,
-    items: Sequence[PreparedPair],
+    items: Sequence[PreparedTexts],
     config: Mapping[str, Any],
 ) -> SimilarityCurve:
     _check_finite(cosines)
@@ -419,7 +419,7 @@ def _check_finite(cosines: pd.DataFrame) -> None:
 
 
 def _check_landed(
-    cosines: pd.DataFrame, items: Sequence[PreparedPair], config: Mapping[str, Any]
+    cosines: pd.DataFrame, items: Sequence[PreparedTexts], config: Mapping[str, Any]
 ) -> None:
     """Refuse a cell in which pooling moved none of the pairs that it affects (but by rounding)."""
     affected = {item.index for item in items if item.affected}

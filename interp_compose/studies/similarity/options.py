@@ -52,7 +52,7 @@ class PairSource:
     """Where the pairs come from."""
 
     task: str = "bird"
-    """bird, paws-qqp, or a TSV or JSONL file of pairs."""
+    """{pairs tasks}, or a TSV or JSONL file of pairs."""
     data_dir: Path | None = None
     """Folder of the task's data."""
     split: Literal["train", "test"] = "test"

@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose.studies.core.inputs import Targets, outcome_rows
-from interp_compose.studies.transplant.pairs import ANSWERS, PreparedPair, Run
+from interp_compose.studies.core.inputs import AnswerTargets, outcome_rows
+from interp_compose.studies.transplant.pairs import ANSWERS, AnswerRow, PreparedPair
 from interp_compose.types import Read
 
 PLACE: Final = ("layer", "pooling", "vector")
@@ -33,11 +33,13 @@ class Answers:
     """
 
     pairs: Sequence[PreparedPair]
-    targets: dict[str, Targets]
+    targets: dict[str, AnswerTargets]
     row_of: dict[str, list[int]]
 
     @classmethod
-    def of(cls, runs: Sequence[Run], device: torch.device, *, composed: bool = False) -> Answers:
+    def of(
+        cls, runs: Sequence[AnswerRow], device: torch.device, *, composed: bool = False
+    ) -> Answers:
         """Of the pairs of these rows, on ``device``."""
         pairs = list({run.pair.index: run.pair for run in runs}.values())
         places = {(run.pair.index, run.row.answer_ids[:-1]): i for i, run in enumerate(runs)}
@@ -55,7 +57,7 @@ class Answers:
                 rows.append(places[pair.index, tokens[:-1]])
                 ids[rows[-1], longest - len(tokens) :] = torch.tensor(tokens)
             if max(rows) >= 0:
-                targets[name], row_of[name] = Targets(ids.to(device), None), rows
+                targets[name], row_of[name] = AnswerTargets(ids.to(device), None), rows
         return cls(pairs, targets, row_of)
 
     @property
@@ -71,7 +73,7 @@ class Answers:
     def outcomes(
         self, logits: Float[Tensor, "stream pos d_vocab"], rows: Int[Tensor, "stream"] | None = None
     ) -> Float[Tensor, "stream width"]:
-        """:meth:`.inputs.Targets.outcomes` of each answer, side by side."""
+        """:meth:`.inputs.AnswerTargets.outcomes` of each answer, side by side."""
         each = [one.outcomes(logits, rows) for one in self.targets.values()]
         return torch.cat(each, dim=1)
 

@@ -26,7 +26,7 @@ from interp_compose.models.memory import chunk_tokens
 from interp_compose.studies.core.command import carried_out, loaded
 from interp_compose.studies.core.inputs import (
     CLEAN,
-    Batch,
+    PromptBatch,
     answer_lengths_of,
     batch_size_of,
     check_decoder,
@@ -115,7 +115,7 @@ def transplant(
         several=asked.multi_token_answers,
         on_bad=asked.on_bad,
     )
-    model.require("resume", *needs("collapse", False))
+    model.require("resume", *needs(model, "collapse", False))
     vectors: tuple[Vector, ...] = VECTORS if asked.controls else ("transplant",)
     streams = len(layers) * len(poolings) * len(vectors)
     streams *= max(len(item.target.rows) for item in items)
@@ -169,8 +169,8 @@ def _measure(
     runs = runs_of(pairs)
     of_runs = [run.pair for run in runs]
     donors = [by_index[pair.donor] for pair in of_runs] if asked.controls else []
-    targets = Batch.of([run.row.prompt for run in runs], model.device)
-    sources = Batch.of([pair.source.prompt for pair in (*of_runs, *donors)], model.device)
+    targets = PromptBatch.of([run.row.prompt for run in runs], model.device)
+    sources = PromptBatch.of([pair.source.prompt for pair in (*of_runs, *donors)], model.device)
     answers = Answers.of(runs, model.device)
     names = {layer: f"blocks.{layer}.hook_resid_pre" for layer in layers}
     hooks = list(names.values())
@@ -219,7 +219,7 @@ def _measure(
 def _composed(model: LensModel, known: Sequence[PreparedPair]) -> pd.DataFrame:
     """Outcomes of the untouched model on the prompts in which the phrase is exchanged as text."""
     runs = runs_of(known, composed=True)
-    batch = Batch.of([run.row.prompt for run in runs], model.device)
+    batch = PromptBatch.of([run.row.prompt for run in runs], model.device)
     answers = Answers.of(runs, model.device, composed=True)
     logits = model.forward(batch.tokens, attention_mask=batch.mask, read=answers.read)
     return answers.rows(answers.outcomes(logits), [(CLEAN, "", COMPOSED)])

@@ -37,7 +37,7 @@ class TransplantSource:
     """Where the pairs come from."""
 
     task: str = "mini-idm"
-    """mini-idm, anchors or scan (for models that phases trained), or a JSONL file of pairs with
+    """{transplants tasks}, or a JSONL file of pairs with
     source, source_span, target, target_span, expected, answer."""
     limit: int | None = None
     """Take so many pairs at most, drawn at random by --seed."""

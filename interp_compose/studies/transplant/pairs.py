@@ -22,7 +22,7 @@ from interp_compose.errors import AnswerError, InputError, InterventionError, Sp
 from interp_compose.interventions.transplants import Places
 from interp_compose.models.lens_model import LensModel
 from interp_compose.studies.core.bad_examples import sound
-from interp_compose.studies.core.inputs import Batch, Prepared, prepare_all
+from interp_compose.studies.core.inputs import PreparedExample, PromptBatch, prepare_all
 from interp_compose.studies.core.options import AnswerOptions, OnBad
 from interp_compose.tasks.transplants import TransplantPair, TransplantRow, read_transplants
 from interp_compose.types import Example, Span
@@ -42,18 +42,18 @@ class Answered:
     ``own`` the source's, None where that is not known.
     """
 
-    expected: Prepared
-    untouched: Prepared
-    own: Prepared | None
+    expected: PreparedExample
+    untouched: PreparedExample
+    own: PreparedExample | None
 
     @property
-    def answers(self) -> dict[str, Prepared]:
+    def answers(self) -> dict[str, PreparedExample]:
         """By name, those that are known."""
         named = {name: getattr(self, name) for name in ANSWERS}
         return {name: one for name, one in named.items() if one is not None}
 
     @property
-    def rows(self) -> dict[tuple[int, ...], Prepared]:
+    def rows(self) -> dict[tuple[int, ...], PreparedExample]:
         """What has to be run, by what follows the prompt; one row where all answers are tokens."""
         return {one.answer_ids[:-1]: one for one in self.answers.values()}
 
@@ -72,7 +72,7 @@ class PreparedPair:
 
     index: int
     pair: TransplantPair
-    source: Prepared
+    source: PreparedExample
     target: Answered
     composed: Answered | None
     source_phrase: Bool[np.ndarray, "source_pos"]
@@ -95,24 +95,24 @@ class PreparedPair:
         return tuple(_tokens(self.target.expected)[self.target_phrase].tolist())
 
     @property
-    def longest(self) -> Prepared:
+    def longest(self) -> PreparedExample:
         """The target with the answer of the most tokens."""
         return max(self.target.answers.values(), key=lambda one: len(one.answer_ids))
 
 
 @dataclass(frozen=True)
-class Run:
+class AnswerRow:
     """A row of a batch: a pair's target, or its composed prompt, and some of its answers' tokens
     behind it."""
 
     pair: PreparedPair
-    row: Prepared
+    row: PreparedExample
 
 
-def runs_of(pairs: Sequence[PreparedPair], *, composed: bool = False) -> list[Run]:
+def runs_of(pairs: Sequence[PreparedPair], *, composed: bool = False) -> list[AnswerRow]:
     """Every row that has to be run for the answers of these pairs' targets, or composed prompts."""
     prompts = [(pair, pair.composed if composed else pair.target) for pair in pairs]
-    return [Run(pair, row) for pair, one in prompts if one for row in one.rows.values()]
+    return [AnswerRow(pair, row) for pair, one in prompts if one for row in one.rows.values()]
 
 
 def prepare_pairs(
@@ -176,13 +176,13 @@ def _prepared(
 
 
 def _answered(
-    prompts: Callable[..., list[Prepared]],
+    prompts: Callable[..., list[PreparedExample]],
     pairs: Sequence[TransplantPair],
     which: str,
     chosen: Sequence[int],
 ) -> list[Answered]:
     """The targets or composed prompts of the ``chosen`` pairs, with every answer that is known."""
-    found: dict[str, dict[int, Prepared]] = {}
+    found: dict[str, dict[int, PreparedExample]] = {}
     for name, key in ANSWERS.items():
         known = [i for i in chosen if getattr(pairs[i], key)]
         texts: list[Row] = [
@@ -223,7 +223,7 @@ def _prompts(
     answer: str | None = None,
     *,
     several: bool,
-) -> list[Prepared]:
+) -> list[PreparedExample]:
     """Prompts, their answers and, as units, their phrases."""
     examples = [Example(text, told, (span,) if span else ()) for text, told, span in rows]
     if not examples:
@@ -234,7 +234,7 @@ def _prompts(
         return prepare_all(model, examples, asked, collapse=remedy, answered=answer is not None)
 
 
-def _tokens(prompt: Prepared) -> Int[np.ndarray, "pos"]:
+def _tokens(prompt: PreparedExample) -> Int[np.ndarray, "pos"]:
     """Those of the text alone, without an answer's."""
     return prompt.prompt.ids[: prompt.n_before]
 
@@ -248,7 +248,7 @@ def _told(which: str) -> Iterator[None]:
         raise type(error)(f"of {which}, {error}") from error
 
 
-def _phrase(prompt: Prepared, span: Span) -> Bool[np.ndarray, "pos"]:
+def _phrase(prompt: PreparedExample, span: Span) -> Bool[np.ndarray, "pos"]:
     """The tokens of a phrase: the unit of its first character that is not blank. A last token that
     :func:`.inputs.prepare` has set apart belongs to it."""
     tokens, text = prompt.prompt, prompt.example.prompt[slice(*span)]
@@ -317,10 +317,10 @@ def pairs_digest(pairs: Sequence[PreparedPair]) -> str:
 
 
 def places_of(
-    runs: Sequence[Run],
+    runs: Sequence[AnswerRow],
     donors: Sequence[PreparedPair],
-    targets: Batch,
-    sources: Batch,
+    targets: PromptBatch,
+    sources: PromptBatch,
 ) -> Places:
     """Where the phrases of a batch lie; the sources of ``donors`` stand behind the pairs' own."""
     layout = targets.layout([run.row.prompt.groups for run in runs])

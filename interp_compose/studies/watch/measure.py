@@ -61,6 +61,9 @@ def watch(model: LensModel | nn.Module, asked: WatchOptions) -> Watcher:
     _check_read("examples", asked.examples, asked, OF_EXAMPLES)
     _check_read("pairs", asked.pairs, asked, OF_PAIRS)
     _check_read("layers", asked.layers, asked, OF_EXAMPLES + OF_PAIRS)
+    for name, readers in {"unit": OF_EXAMPLES, "pooling": ("cap", *OF_PAIRS)}.items():
+        value = getattr(asked, name)
+        _check_read(name, None if value == getattr(WatchOptions, name) else value, asked, readers)
     for name in (*OF_EXAMPLES, *OF_PAIRS):
         needed = "examples" if name in OF_EXAMPLES else "pairs"
         if name in asked.measures and getattr(asked, needed) is None:
@@ -85,8 +88,9 @@ def watch(model: LensModel | nn.Module, asked: WatchOptions) -> Watcher:
 def _check_read(option: str, value: object, asked: WatchOptions, readers: tuple[str, ...]) -> None:
     """Refuse an option that none of the measures reads."""
     if value is not None and not set(readers) & set(asked.measures):
+        verb = "are" if option.endswith("s") else "is"
         raise OptionError(
-            f"{option} are read by {', '.join(readers)} alone, and the measures are "
+            f"{option} {verb} read by {', '.join(readers)} alone, and the measures are "
             f"{', '.join(asked.measures)}; leave {option} out, or add one of these"
         )
 

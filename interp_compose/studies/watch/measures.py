@@ -29,8 +29,8 @@ from interp_compose.stats.intervals import wilson_interval
 from interp_compose.studies.cap.measure import plan_asked_less
 from interp_compose.studies.cap.options import CapOptions
 from interp_compose.studies.core.inputs import (
-    Batch,
-    Prepared,
+    PreparedExample,
+    PromptBatch,
     check_decoder,
     examples_digest,
     into_batches,
@@ -192,7 +192,7 @@ def _leak(model: LensModel, asked: WatchOptions) -> Measurement:
     return Measurement(about, partial(_leaks, batches=batches, layers=layers, n=len(units)))
 
 
-def _keys(item: Prepared) -> np.ndarray:
+def _keys(item: PreparedExample) -> np.ndarray:
     """True at the tokens of units of several tokens."""
     groups = np.asarray(item.prompt.groups)
     sizes = np.bincount(groups[groups >= 0])
@@ -200,11 +200,11 @@ def _keys(item: Prepared) -> np.ndarray:
 
 
 def _leaks(
-    model: LensModel, *, batches: Sequence[Sequence[Prepared]], layers: Sequence[int], n: int
+    model: LensModel, *, batches: Sequence[Sequence[PreparedExample]], layers: Sequence[int], n: int
 ) -> list[Row]:
     sums, positions = dict.fromkeys(_cells(layers), 0.0), 0
     for items in batches:
-        batch = Batch.of([item.prompt for item in items], model.device)
+        batch = PromptBatch.of([item.prompt for item in items], model.device)
         keys = torch.zeros_like(batch.mask, dtype=torch.bool)
         for row, item in enumerate(items):
             keys[row, -item.n_tokens :] = torch.from_numpy(_keys(item)).to(model.device)

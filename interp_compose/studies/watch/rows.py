@@ -71,8 +71,9 @@ class Rows:
                     found.looks.pop()  # skipped, and then asked for by Watcher.look
                 found.looks.append(look)
                 pending = []
-        if note or pending:
-            found.note = f"{path.name}: {note or 'its last look, which is not whole, is left out'}"
+        rows_of = f"{len(pending)} whole rows of its last look are left out" if pending else ""
+        if note or rows_of:
+            found.note = f"{path.name}: {'; '.join(filter(None, [note, rows_of]))}"
         return found
 
     def begin(self, steps: int) -> None:

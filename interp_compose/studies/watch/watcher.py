@@ -101,7 +101,7 @@ class Watcher:
         that has not been measured.
         """
         with random_states_kept(self._model.module):
-            self._take_up(step + 1 if step else 0)
+            self._take_up(_step_of(step) + 1 if step else 0)
 
     def look(self, step: int) -> None:
         """Measure now, whatever the budget: after the last step, for instance.
@@ -111,7 +111,7 @@ class Watcher:
         """
         with random_states_kept(self._model.module):
             if not self._started:
-                self._take_up(step)
+                self._take_up(_step_of(step))
             taken = [row["step"] for row in self._rows.looks if row["taken"]]
             if taken and step <= taken[-1]:
                 raise InputError(
@@ -203,11 +203,12 @@ class Watcher:
 
 
 def _step_of(told: int | Mapping[str, float | int]) -> int:
-    if not isinstance(told, Mapping):
-        return told
-    if "step" not in told:
+    if isinstance(told, Mapping) and "step" not in told:
         raise OptionError(f"a row with {', '.join(told)}: expected one with a step")
-    return int(told["step"])
+    step = int(told["step"]) if isinstance(told, Mapping) else told
+    if step < 0:
+        raise OptionError(f"step={step}: expected the number of steps done, 0 or more")
+    return step
 
 
 def _flat(rows: Sequence[Row]) -> dict[str, float]:

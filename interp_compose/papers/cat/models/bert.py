@@ -123,7 +123,7 @@ class BlockOutput:
     weights: Float[Tensor, "batch pos code"] | None = None
 
     def of(self, output: Output) -> Float[Tensor, "batch pos d_model"]:
-        """One of the three."""
+        """h_cont, h_comp or h_mix."""
         found = {"cont": self.cont, "comp": self.comp, "mix": self.mix}[output]
         assert found is not None, "the model says which outputs it has"
         return found
@@ -179,6 +179,7 @@ class BertBlock(nn.Module):
     ) -> BlockOutput:
         """``masked`` are keys that no query reads; ``same`` takes the mean over each word
         (:func:`.composition.same_word`)."""
+        # 1. BERT's block: h_cont.
         resid = self.hook_resid_pre(resid)
         out = self.attn(self.attn.hook_in(resid), None, masked)
         mid = self.hook_resid_mid(self.ln1(resid + self.hook_attn_out(self._dropped(out))))
@@ -186,10 +187,12 @@ class BertBlock(nn.Module):
         if not self.composes:
             cont = self.hook_resid_post(cont)
             return BlockOutput(cont, cont)
+        # 2. Each word decomposed and composed (eq. 2), the result at every token of it: h_comp.
         cont = self.hook_cont(cont)
         whole = cont if same is None else word_means(cont, same)
         weights, comp = self.composition(whole)
         comp = self.hook_comp(comp)
+        # 3. Enhancement (eq. 3): h_mix, which the next block reads.
         mix = self.hook_mix_attn_out(self._dropped(self.mix_attn.mixed(comp, cont, masked)))
         if self.in_layer:
             mix = self.ln_mix((comp + cont) / 2 + mix)
@@ -228,7 +231,7 @@ class PairHead(nn.Module):
         return linear(linear(cls, self.W_pool.mT, self.b_pool).tanh(), self.W.mT, self.b)
 
 
-class Table(nn.Module):
+class EmbeddingTable(nn.Module):
     """A vector for each number."""
 
     def __init__(self, weight: str, n: int, d_model: int) -> None:
@@ -249,9 +252,9 @@ class SmallEncoder(HookedRootModule):  # type: ignore[misc]
     def __init__(self, cfg: EncoderConfig) -> None:
         super().__init__()
         self.cfg = cfg
-        self.embed, self.hook_embed = Table("W_E", cfg.d_vocab, cfg.d_model), HookPoint()
-        self.pos_embed = Table("W_pos", cfg.n_ctx, cfg.d_model)
-        self.token_type_embed = Table("W_token_type", cfg.n_segments, cfg.d_model)
+        self.embed, self.hook_embed = EmbeddingTable("W_E", cfg.d_vocab, cfg.d_model), HookPoint()
+        self.pos_embed = EmbeddingTable("W_pos", cfg.n_ctx, cfg.d_model)
+        self.token_type_embed = EmbeddingTable("W_token_type", cfg.n_segments, cfg.d_model)
         self.embed_ln = LayerNorm(cfg.d_model, cfg.eps)
         self.blocks = nn.ModuleList(BertBlock(cfg, layer) for layer in range(cfg.n_layers))
         self.mlm_head, self.pair_head = MaskedHead(cfg), PairHead(cfg)
@@ -289,7 +292,7 @@ class SmallEncoder(HookedRootModule):  # type: ignore[misc]
         """The number of each token's word in its row; special tokens are words of their own, and
         padding -1."""
         real = torch.ones_like(tokens) if mask is None else mask
-        starts = real * (~self.continues[tokens]).long()
+        starts = real * (~self.continues[tokens]).long()  # [batch pos]
         starts = starts | (real * (real.cumsum(dim=1) == 1))  # a row's first token begins a word
         numbers = starts.cumsum(dim=1) - 1
         return numbers.masked_fill(real == 0, -1)
@@ -325,11 +328,11 @@ class SmallEncoder(HookedRootModule):  # type: ignore[misc]
         words: Int[Tensor, "batch pos"] | None = None,
     ) -> list[BlockOutput]:
         """What each of the blocks ``start … stop-1`` gives."""
-        masked = None if mask is None else (mask == 0)[:, None, None, :]
+        masked = None if mask is None else (mask == 0)[:, None, None, :]  # [batch 1 1 pos]
         composes = any(map(self.cfg.composes, range(start, stop)))
         same = None
         if composes and self.cfg.level == "word" and words is not None:
-            same = same_word(words, resid.dtype)
+            same = same_word(words, resid.dtype)  # [batch pos pos], once for all blocks
         outputs: list[BlockOutput] = []
         block: Any
         for block in self.blocks[start:stop]:

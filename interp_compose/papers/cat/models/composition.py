@@ -50,11 +50,11 @@ class Composition(nn.Module):
         self, h: Float[Tensor, "batch pos d_model"]
     ) -> tuple[Float[Tensor, "batch pos code"], Float[Tensor, "batch pos d_model"]]:
         """O, and h_comp."""
-        queries = normalize(linear(h, self.W_Q.mT), dim=-1)
-        keys = normalize(linear(self.codebook, self.W_K.mT), dim=-1)
-        cosines = self.hook_cosines(linear(queries, keys))
-        weights = self.hook_codes(code_weights(cosines))
-        return weights, weights @ (self.scale * linear(self.codebook, self.W_V.mT))
+        queries = normalize(linear(h, self.W_Q.mT), dim=-1)  # [batch pos d_model], of length 1
+        keys = normalize(linear(self.codebook, self.W_K.mT), dim=-1)  # [code d_model], of length 1
+        cosines = self.hook_cosines(linear(queries, keys))  # [batch pos code]
+        weights = self.hook_codes(code_weights(cosines))  # O
+        return weights, weights @ (self.scale * linear(self.codebook, self.W_V.mT))  # eq. 2
 
 
 class DenseComposition(nn.Module):
@@ -87,6 +87,7 @@ class MixAttention(Attention):
         v: Float[Tensor, "batch pos head d_head"],
         masked: Bool[Tensor, "#batch 1 #query pos"] | None,
     ) -> Float[Tensor, "batch half d_model"]:
+        # each [batch pos head d_head]
         composed, contextual = self.summed(q, k, v, masked).chunk(2, dim=1)
         return self.written((composed + contextual) / 2)
 
@@ -97,8 +98,8 @@ class MixAttention(Attention):
         masked: Bool[Tensor, "#batch 1 1 pos"] | None,
     ) -> Float[Tensor, "batch pos d_model"]:
         """The mean over both halves; no query attends to what is ``masked``, in either half."""
-        both = self.hook_in(torch.cat([comp, cont], dim=1))
-        twice = None if masked is None else masked.repeat(1, 1, 1, 2)
+        both = self.hook_in(torch.cat([comp, cont], dim=1))  # [batch 2·pos d_model]
+        twice = None if masked is None else masked.repeat(1, 1, 1, 2)  # [batch 1 1 2·pos]
         out: Tensor = self(both, None, twice)
         return out
 
@@ -118,8 +119,9 @@ class _CodeWeights(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, cosines: Tensor) -> Tensor:
         exact = relu(cosines.to(torch.promote_types(cosines.dtype, torch.float32)))
-        norm = torch.linalg.vector_norm(exact, dim=-1, keepdim=True)
-        scale = torch.rsqrt(norm.square() / exact.shape[-1] + EPSILON)
+        norm = torch.linalg.vector_norm(exact, dim=-1, keepdim=True)  # [... 1]
+        scale = torch.rsqrt(norm.square() / exact.shape[-1] + EPSILON)  # s = 1 / √mean(ReLU(x)²)
+        # in place: relu() made it, and nothing else reads it
         weights = exact.mul_(scale).to(cosines.dtype)
         ctx.save_for_backward(weights, scale)
         return weights
@@ -129,9 +131,10 @@ class _CodeWeights(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         weights, scale = ctx.saved_tensors
         exact, out = weights.to(scale.dtype), grad.to(scale.dtype)
-        along = torch.linalg.vecdot(out, exact).unsqueeze(-1) / exact.shape[-1]
+        along = torch.linalg.vecdot(out, exact).unsqueeze(-1) / exact.shape[-1]  # mean(G O)
         # relu's own; torch.where takes eight times as long on a CPU
         of_relu: Tensor = torch.ops.aten.threshold_backward(out, exact, 0)
+        # s (G − O mean(G O)); where O is 0, so are both terms.
         return of_relu.addcmul_(exact, along, value=-1).mul_(scale).to(weights.dtype)
 
 
@@ -144,7 +147,7 @@ def same_word(
     ``words`` numbers the words of a row, not all of which need be there; -1 where there is none,
     whose row is 0.
     """
-    same = (words[:, :, None] == words[:, None, :]) & (words >= 0)[:, None, :]
+    same = (words[:, :, None] == words[:, None, :]) & (words >= 0)[:, None, :]  # [batch pos pos]
     return (same / same.sum(dim=2, keepdim=True).clamp(min=1)).to(dtype)
 
 
@@ -153,5 +156,5 @@ def word_means(
 ) -> Float[Tensor, "batch pos d_model"]:
     """At each position the mean over the positions of its word (CAT, footnote 2), by
     :func:`same_word`; what stands where there is no word is not read."""
-    valid = same.diagonal(dim1=1, dim2=2) > 0
-    return same @ x.masked_fill(~valid[..., None], 0)
+    valid = same.diagonal(dim1=1, dim2=2) > 0  # [batch pos]: a token is in its own word
+    return same @ x.masked_fill(~valid[..., None], 0)  # masked, since 0 · NaN is NaN

@@ -137,7 +137,7 @@ def encoder_from_bert(model: LensModel) -> SmallEncoderModel:
 
 
 def _weights(model: EncoderModel, config: EncoderConfig) -> dict[str, Tensor]:
-    """By the small encoder's names."""
+    """By the small encoder's names and in its shapes: ``[in out]``, of attention by head."""
     state: dict[str, Tensor] = dict(model._core.state_dict())
     theirs = {name.replace("_original_component.", ""): one for name, one in state.items()}
     found: dict[str, Tensor] = {}
@@ -150,10 +150,11 @@ def _weights(model: EncoderModel, config: EncoderConfig) -> dict[str, Tensor]:
         at, block = f"encoder.layer.{i}", f"blocks.{i}"
         for letter, name in zip("QKV", ("query", "key", "value"), strict=True):
             weight = theirs[f"{at}.attention.self.{name}.weight"].unflatten(0, heads)
+            # [head d_head d_model] -> [head d_model d_head]
             found[f"{block}.attn.W_{letter}"] = weight.mT
             bias = theirs[f"{at}.attention.self.{name}.bias"]
             found[f"{block}.attn.b_{letter}"] = bias.unflatten(0, heads)
-        written = theirs[f"{at}.attention.output.dense.weight"].mT
+        written = theirs[f"{at}.attention.output.dense.weight"].mT  # [head·d_head d_model]
         found[f"{block}.attn.W_O"] = written.unflatten(0, heads)
         found[f"{block}.attn.b_O"] = theirs[f"{at}.attention.output.dense.bias"]
         for part, name in (("in", "intermediate"), ("out", "output")):

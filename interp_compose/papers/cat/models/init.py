@@ -29,7 +29,7 @@ def init_bert(model: SmallEncoder, *, seed: int) -> None:
     """
     if seed < 0:
         raise OptionError(f"seed={seed!r}: expected a whole number of 0 or more")
-    scale = BERT_SCALE / math.sqrt(model.cfg.d_model)
+    scale = BERT_SCALE / math.sqrt(model.cfg.d_model)  # 0.02 at a width of 768
     for name, weight in model.named_parameters():
         kind = name.rpartition(".")[2]
         if kind in ("W", "codebook") or kind.startswith("W_"):

@@ -120,7 +120,7 @@ class SmallEncoderModel(OwnModel):
         self, batch: int, length: int, generator: torch.Generator
     ) -> Int[Tensor, "batch pos"]:
         """Whole words of one token each, so that what happens to one is not in another's mean."""
-        whole = (~self.lens.continues).nonzero().flatten().cpu()
+        whole = (~self.lens.continues).nonzero().flatten().cpu()  # ids that go on with none
         return whole[torch.randint(0, len(whole), (batch, length), generator=generator)]
 
     def shifted(
@@ -133,6 +133,7 @@ class SmallEncoderModel(OwnModel):
             ids = (self.lens.continues == kind).nonzero().flatten()
             chosen = kinds == kind
             by = shift if isinstance(shift, int) else shift[chosen]
+            # Each one's place among the ids of its kind, which ascend, moved on.
             out[chosen] = ids[(torch.searchsorted(ids, tokens[chosen]) + by) % len(ids)]
         return out
 

@@ -31,8 +31,8 @@ def load_labelled(name: str, *, data_dir: str | Path | None = None) -> LabelledT
     row = row_of("labelled", name)
     if row is None:
         raise OptionError(
-            f"labelled task {name!r} is unknown; choose one of {', '.join(names_of('labelled'))}, or "
-            "make an ic.cat.LabelledTask of your own texts"
+            f"labelled task {name!r} is unknown; choose one of {', '.join(names_of('labelled'))}, "
+            "or make an ic.cat.LabelledTask of your own texts"
         )
     task: LabelledTask = row.load(name=name, data_dir=data_dir)
     return task

@@ -63,7 +63,7 @@ class Targets:
 
     @classmethod
     def of(cls, n_classes: int, target: Float[np.ndarray, "example"]) -> Targets:
-        """Those of training examples."""
+        """Classes as they are; scores with the training examples' mean and deviation."""
         if n_classes:
             return cls(n_classes)
         return cls(0, float(target.mean()), float(target.std()) or 1.0)
@@ -89,6 +89,7 @@ class Targets:
         """The class, or the score, that is predicted."""
         found = outputs.argmax(dim=1) if self.n_classes else outputs[:, 0]
         values: Float[np.ndarray, "batch"] = found.double().cpu().numpy()
+        # back to the scores' own scale
         return values if self.n_classes else values * self.scale + self.mean
 
 

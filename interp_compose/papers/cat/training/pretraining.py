@@ -70,6 +70,7 @@ def guided_loss(
     n, n_codes = weights.shape
     wrong = torch.ones((n, n_codes), dtype=torch.bool, device=weights.device)
     wrong[:, : sememes.shape[1]] = ~sememes
+    # eq. 4, first term, of each word: [word]
     of_word = (weights * wrong).sum(dim=1) / wrong.sum(dim=1).clamp(min=1)
     return of_word.sum() / max(n, 1)
 
@@ -87,8 +88,8 @@ def sparsity_loss(
     """
     total = share.new_zeros(())
     for one in weights:
-        norm = one.sum(dim=-1) / one.shape[-1]
-        total = total + (norm * share).sum() / share.sum()
+        norm = one.sum(dim=-1) / one.shape[-1]  # [batch pos]: ‖O‖₁ / n_codes, O ≥ 0
+        total = total + (norm * share).sum() / share.sum()  # eq. 4, second term
     return total
 
 
@@ -100,9 +101,9 @@ def reconstruction_loss(
 ) -> Float[Tensor, ""]:
     """‖h_comp − sg(h_cont)‖² + β ‖sg(h_comp) − h_cont‖² (CAT, eq. 5), a mean over components and
     words."""
-    toward = (comp - cont.detach()).square().mean(dim=-1)
-    back = (comp.detach() - cont).square().mean(dim=-1)
-    return ((toward + beta * back) * share).sum() / share.sum()
+    toward = (comp - cont.detach()).square().mean(dim=-1)  # [batch pos]: moves h_comp
+    back = (comp.detach() - cont).square().mean(dim=-1)  # [batch pos]: moves h_cont
+    return ((toward + beta * back) * share).sum() / share.sum()  # eq. 5
 
 
 def entropy_term(
@@ -115,8 +116,8 @@ def entropy_term(
     stands out.
     """
     logs = nuance.log_softmax(dim=-1)
-    entropy = -(logs.exp() * logs).sum(dim=-1)
-    return ((-entropy).exp() * share).sum() / share.sum()
+    entropy = -(logs.exp() * logs).sum(dim=-1)  # [batch pos], nats
+    return ((-entropy).exp() * share).sum() / share.sum()  # eq. 7, first term
 
 
 def word_shares(words: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos"]:
@@ -124,6 +125,7 @@ def word_shares(words: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos"]:
     there is no word."""
     valid = words >= 0
     index = words.clamp(min=0)
+    # Tokens of each word at its number, then at each of its tokens: [batch pos].
     counts = torch.zeros_like(words).scatter_add(1, index, valid.long()).gather(1, index)
     return valid / counts.clamp(min=1)
 
@@ -196,6 +198,7 @@ class Pretraining:
             self.revival.see(outputs, drawn)
         terms = self._terms(model, drawn, outputs)
         parts = [term * share for term, share in zip(terms.values(), shares, strict=True)]
+        # L = Σ weight · term
         loss = torch.stack(
             [part * getattr(self.weights, name) for name, part in zip(terms, parts, strict=True)]
         ).sum()
@@ -209,21 +212,23 @@ class Pretraining:
             masked, following = task_losses(model, batch, [last.cont])[0]
             return {"masked": masked, "next": following}
         assert last.comp is not None
-        nuance = last.cont - last.comp
+        nuance = last.cont - last.comp  # H_nu of eq. 7: [batch pos d_model]
         read = [last.cont, last.comp, last.mix]
         if self.weights.nuance_reads == "difference":
             read.append(nuance)
         tasks = task_losses(model, batch, read)
         (masked, following), (_, next_of_comp) = tasks[:2]
         if self.weights.nuance_reads == "difference":
+            # eq. 7, second term: exp(−L_task(H_nu))
             informed = (-(tasks[3][0] + tasks[3][1])).exp()
         else:
-            informed = (-masked).exp() + (-next_of_comp).exp()
+            informed = (-masked).exp() + (-next_of_comp).exp()  # eq. 10, as printed
         share = word_shares(batch.words).to(nuance.dtype)
         zero = masked.new_zeros(())
         used = [one.weights for one in outputs if one.weights is not None]
         guided = zero
         if last.weights is not None and self.lexicon is not None:
+            # The rows of O of annotated words: [guided code].
             guided = guided_loss(last.weights.flatten(0, 1)[batch.guided], batch.sememes)
         return {
             "masked": masked,
@@ -231,8 +236,8 @@ class Pretraining:
             "guided": guided,
             "sparsity": sparsity_loss(used, share) if used else zero,
             "reconstruction": reconstruction_loss(last.comp, last.cont, share, self.weights.beta),
-            "sufficiency": torch.stack([a + b for a, b in tasks[:3]]).sum(),
-            "nuance": entropy_term(nuance, share) + informed,
+            "sufficiency": torch.stack([a + b for a, b in tasks[:3]]).sum(),  # eq. 6
+            "nuance": entropy_term(nuance, share) + informed,  # eq. 7
         }
 
     def row(self, sums: Mapping[str, float], n: int) -> Row:
@@ -257,17 +262,19 @@ def task_losses(
     """Of each of several representations, the cross-entropy (nats) of masked tokens and of whether
     the second part follows; means, 0 where there is nothing to predict. All are read by the same
     heads."""
-    at = torch.stack([one.flatten(0, 1)[batch.at] for one in read])
+    at = torch.stack([one.flatten(0, 1)[batch.at] for one in read])  # [read masked d_model]
+    # 1. All representations through the head at once, [read·masked], then a mean of each.
     losses = cross_entropy(
         model.logits(at).flatten(0, 1), batch.target.repeat(len(read)), reduction="none"
     )
-    masked = losses.view(len(read), -1).mean(dim=1)
+    masked = losses.view(len(read), -1).mean(dim=1)  # [read]
     if not len(batch.pairs):
         return [(one, one.new_zeros(())) for one in masked]
+    # 2. The same at [CLS] of the rows that have two parts: [read·pair d_model].
     cls = torch.cat([one[batch.pairs, 0] for one in read])
     labels = batch.follows[batch.pairs].repeat(len(read))
     each = cross_entropy(model.pair_head(cls), labels, reduction="none")
-    following = each.view(len(read), -1).mean(dim=1)
+    following = each.view(len(read), -1).mean(dim=1)  # [read]
     return list(zip(masked, following, strict=True))
 
 
@@ -287,6 +294,7 @@ def measured(
     sums = {name: np.zeros(5) for name in outputs}
     codes: dict[int, list[Tensor]] = {}
     n_words = 0.0
+    # 1. Passages of about one length together, drawn by the number of their part.
     order = np.argsort(passages.counts, kind="stable")
     n_parts = max(1, -(-len(order) // MEASURED))
     for number, indices in enumerate(into_parts(order, n_parts)):
@@ -294,8 +302,8 @@ def measured(
         found = model(batch.tokens, batch.mask, batch.segments, batch.words)
         for name in outputs:
             hidden = found[-1].of(name)
-            logits = model.logits(hidden.flatten(0, 1)[batch.at]).float()
-            following = model.pair_head(hidden[batch.pairs, 0])
+            logits = model.logits(hidden.flatten(0, 1)[batch.at]).float()  # [masked d_vocab]
+            following = model.pair_head(hidden[batch.pairs, 0])  # [pair 2]
             sums[name] += [
                 float(cross_entropy(logits, batch.target, reduction="sum")),
                 float((logits.argmax(dim=-1) == batch.target).sum()),
@@ -303,7 +311,7 @@ def measured(
                 float((following.argmax(dim=-1) == batch.follows[batch.pairs]).sum()),
                 len(batch.pairs),
             ]
-        share = word_shares(batch.words).double()
+        share = word_shares(batch.words).double()  # 2. sums over words, each counted once
         n_words += float(share.sum())
         for layer, one in enumerate(found):
             if one.weights is None or one.comp is None:
@@ -314,9 +322,11 @@ def measured(
                 one.comp,
                 one.comp.square().sum(dim=-1, keepdim=True),
             ]
+            # [code], [1], [d_model], [1]
             totals = [torch.einsum("bp,bpc->c", share, x.double()).cpu() for x in of_words]
             before = codes.get(layer, [torch.zeros_like(total) for total in totals])
             codes[layer] = [a + b for a, b in zip(before, totals, strict=True)]
+    # 3. Means over what there was to predict, and over words.
     curve = [
         {
             "output": name,
@@ -331,7 +341,7 @@ def measured(
     moved = {} if objective.revival is None else objective.revival.moved
     used_rows = []
     for layer, (total, without, comp, squares) in codes.items():
-        shares = total / total.sum().clamp(min=1)
+        shares = total / total.sum().clamp(min=1)  # [code]: each code's share of all uses
         alike = float(comp.square().sum() / (n_words * squares)) if squares else 1.0
         logs = torch.where(shares > 0, shares, 1.0).log()
         used_rows.append(
@@ -341,7 +351,7 @@ def measured(
                 "codes_per_word": min(float(total.sum()) / n_words, float(len(total))),
                 "without_codes": min(float(without) / n_words, 1.0),
                 "dead_codes": int((total == 0).sum()),
-                "perplexity": float((-(shares * logs).sum()).exp()),
+                "perplexity": float((-(shares * logs).sum()).exp()),  # exp H of these shares
                 "alike": min(alike, 1.0),
                 "revived": moved.get(layer, 0),
             }

@@ -69,7 +69,7 @@ class Revival:
         for layer in self.books:
             weights = outputs[layer].weights
             assert weights is not None
-            self._used[layer] |= (weights.flatten(0, 1)[real] != 0).any(dim=0).cpu()
+            self._used[layer] |= (weights.flatten(0, 1)[real] != 0).any(dim=0).cpu()  # [code]
         if self._first is None:
             self._first = {layer: outputs[layer].cont.detach() for layer in self.books}, batch
 
@@ -84,23 +84,27 @@ class Revival:
         decomposition (eq. 4) would push it off again.
         """
         processes = trainer.processes
+        # 1. Codes that some process' words had.
         used = {
             layer: own.float().to(self.books[layer].codebook.device)
             for layer, own in self._used.items()
         }
         processes.sum_(list(used.values()))
         for layer, book in self.books.items():
+            # 2. Steps without any word.
             idle = torch.where(used[layer].cpu() > 0, 0, self.idle[layer] + 1)
             dead = (idle >= self.after).nonzero()[:, 0]
             self.idle[layer] = idle
             if not len(dead):
                 continue
+            # 3. The main process makes the new codes; the others add zeros.
             rows = torch.zeros_like(book.codebook[: len(dead)])
             if processes.is_main and self._first is not None:
                 random = np.random.default_rng([seed, trainer.step, layer])
                 words, allowed = self._words(layer)
                 rows = restarted(book, dead, words, allowed, random)
             processes.sum_([rows])
+            # 4. Codes for which there was a word are moved, with their moments at 0.
             there = (rows != 0).any(dim=1).cpu()
             codes = dead[there]
             book.codebook[codes] = rows[there]
@@ -121,15 +125,16 @@ class Revival:
         cont, words = conts[layer], batch.words
         first = words >= 0
         if self.level == "word":
+            # a word's first token stands for it
             first &= words != pad(words[:, :-1], (1, 0), value=-1)
             cont = word_means(cont, same_word(words, cont.dtype))
-        found = cont[first]
+        found = cont[first]  # [word d_model], row by row
         n_sememes = batch.sememes.shape[1]
         if not n_sememes or layer != max(self.books):
             return found, None
         allowed = found.new_ones((len(found), len(self.idle[layer])), dtype=torch.bool)
-        allowed[:, :n_sememes] = False
-        places = first.flatten().nonzero()[:, 0]
+        allowed[:, :n_sememes] = False  # first no word, then each one's own sememes
+        places = first.flatten().nonzero()[:, 0]  # [word], ascending
         allowed[torch.searchsorted(places, batch.guided), :n_sememes] = batch.sememes
         return found, allowed
 
@@ -150,11 +155,13 @@ def restarted(
         allowed: which codes may become which words; None: all.
         random: draws the order.
     """
+    # 1. For each code a word of its own, in a random order; -1 where none is left.
     order, chosen = random.permutation(len(words)), np.full(len(dead), -1)
     if allowed is None:
         n = min(len(dead), len(words))
         chosen[:n] = order[:n]
     else:
+        # [word dead], in that order
         fits = allowed[:, dead.to(allowed.device)].cpu().numpy()[order]
         free = np.full(len(order), True)
         for place in np.flatnonzero(fits.any(axis=0)):
@@ -163,11 +170,13 @@ def restarted(
                 chosen[place] = order[left[0]]
                 free[left[0]] = False
     there = torch.from_numpy(chosen >= 0)
+    # 2. c: the mean length of the codes that stay.
     e = book.codebook
     lengths = e.norm(dim=1)
     others = torch.ones_like(lengths, dtype=torch.bool)
     others[dead] = False
     length = lengths[others].mean() if bool(others.any()) else lengths.mean()
+    # 3. q = h W_Q / ‖h W_Q‖, e = c q W_Kᵀ / ‖q W_Kᵀ‖.
     queries = normalize(words[torch.from_numpy(chosen[chosen >= 0])].to(e.dtype) @ book.W_Q, dim=-1)
     rows = torch.zeros_like(e[: len(dead)])
     rows[there] = length * normalize(queries @ book.W_K.mT, dim=-1)
@@ -180,7 +189,7 @@ class RevivingTrainer(Trainer[Any]):
 
     @property
     def revival(self) -> Revival:
-        """The objective's."""
+        """The objective's :class:`Revival`."""
         found: Revival = self.objective.revival  # type: ignore[attr-defined]
         return found
 

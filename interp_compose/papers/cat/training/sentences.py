@@ -131,10 +131,12 @@ class Passages:
         room = self.n_ctx - 3
         if high - low < 2:
             return self.whole(index), None, -1
+        # 1. Parted between two sentences, at random; half of the time that is the pair.
         middle = int(random.integers(low + 1, high))
         first, second = self._tokens(low, middle), self._tokens(middle, high)
         if random.random() < 0.5:
             return first, second, 1
+        # 2. Else the second part is another document's, of those tried the nearest in length.
         others = [self._other(index, len(second), room - len(first), random) for _ in range(TRIES)]
         found = [other for other in others if other is not None]
         if not found:
@@ -147,13 +149,16 @@ class Passages:
         """A second part from another document, of a passage of about the same length, and of those
         of at most ``most`` tokens the one nearest to ``length``; None where there is none."""
         order, place = self._by_length
+        # 1. One of NEAR passages around this one's place in the order of lengths.
         low = min(max(0, int(place[index]) - NEAR // 2), max(0, len(order) - NEAR))
         other = int(order[random.integers(low, min(low + NEAR, len(order)))])
         begin, end = (int(one) for one in self.bounds[other])
         documents = np.searchsorted(self.text.documents, [self.bounds[index][0], begin], "right")
         if documents[0] == documents[1]:
             return None
+        # 2. Where to part it: tokens from each sentence but the first to the end.
         sizes = int(self.text.starts[end]) - self.text.starts[begin + 1 : end].astype(np.int64)
+        # n_ctx: never the nearest
         apart = np.where(sizes <= most, np.abs(sizes - length), self.n_ctx)
         cut = int(apart.argmin())
         return self._tokens(begin + 1 + cut, end) if sizes[cut] <= most else None
@@ -247,6 +252,7 @@ def masked_batch(
     eight of ten become ``[MASK]``, one becomes other tokens, one stays.
     """
     pairs = [passages.paired(int(index), random) for index in indices]
+    # 1. [CLS] first [SEP] second [SEP], padded on the right.
     sizes = [len(a) + 2 + (0 if b is None else len(b) + 1) for a, b, _ in pairs]
     tokens = np.full((len(pairs), max(sizes)), vocabulary.pad, dtype=np.int64)
     segments = np.zeros_like(tokens)
@@ -258,12 +264,13 @@ def masked_batch(
             tokens[row, 2 + len(a) : 2 + len(a) + len(b)] = b
             tokens[row, sizes[row] - 1] = vocabulary.sep
             segments[row, 2 + len(a) : sizes[row]] = 1
+    # 2. Words by number, before any is masked: all tokens of a word share its fate.
     starts = ~vocabulary.continues[tokens] & (mask == 1)
     starts[:, 0] = True
     words = np.where(mask == 1, starts.cumsum(axis=1) - 1, -1)
     chosen = _masked_words(tokens, words, vocabulary, random)
     seen = _as_seen(tokens, words, chosen, vocabulary, random)
-    at = np.flatnonzero(chosen)
+    at = np.flatnonzero(chosen)  # [masked], row · pos + column
     guided, marks = np.zeros(0, dtype=np.int64), np.zeros((0, 0), dtype=bool)
     if lexicon is not None:
         guided, rows = _annotated(tokens, words, starts, lexicon)
@@ -292,9 +299,9 @@ def _masked_words(
     """Tokens of the words that are to be predicted; special tokens never are."""
     plain = (words >= 0) & (tokens != vocabulary.cls) & (tokens != vocabulary.sep)
     score = random.random(tokens.shape)  # of a word: that at its number
-    of_word = np.take_along_axis(score, words.clip(min=0), axis=1)
-    of_word = np.where(plain, of_word, 2.0)
-    lowest = of_word.min(axis=1, keepdims=True)
+    of_word = np.take_along_axis(score, words.clip(min=0), axis=1)  # [batch pos]
+    of_word = np.where(plain, of_word, 2.0)  # above every score, so never the lowest
+    lowest = of_word.min(axis=1, keepdims=True)  # [batch 1]: the word that is masked in any case
     chosen: Bool[np.ndarray, "batch pos"] = plain & ((of_word < MASKED) | (of_word == lowest))
     return chosen
 
@@ -306,6 +313,7 @@ def _as_seen(
     vocabulary: WordPieces,
     random: np.random.Generator,
 ) -> Int[np.ndarray, "batch pos"]:
+    # [batch pos], one for a word
     kind = np.take_along_axis(random.random(tokens.shape), words.clip(min=0), axis=1)
     others = vocabulary.plain[random.integers(0, len(vocabulary.plain), tokens.shape)]
     seen = tokens.copy()
@@ -322,11 +330,13 @@ def _annotated(
     lexicon: Lexicon,
 ) -> tuple[Int[np.ndarray, "guided"], Int[np.ndarray, "guided"]]:
     """Where annotated words begin, and their rows in the lexicon."""
-    first = np.flatnonzero(starts)
+    first = np.flatnonzero(starts)  # [word]: where each word of the batch begins, row by row
+    # [batch pos]: the number of each token's word in the whole batch
     number = np.where(words >= 0, starts.flatten().cumsum().reshape(words.shape) - 1, -1)
     hashes = np.zeros(len(first), dtype=np.uint64)
     flat, of_word = tokens.flatten().astype(np.uint64), number.flatten()
-    place = np.arange(tokens.size) - first[of_word.clip(min=0)]
+    place = np.arange(tokens.size) - first[of_word.clip(min=0)]  # of each token in its word
+    # The k-th tokens of all words at once; a word has one k-th token, so no index is doubled.
     for k in range(int(place[of_word >= 0].max(initial=0)) + 1):
         here = (place == k) & (of_word >= 0)
         hashes[of_word[here]] = _onward(hashes[of_word[here]], flat[here])

@@ -35,6 +35,7 @@ class SpanHead(nn.Module):
         """Log-probabilities (nats) of begin and end; -inf where ``words`` is -1. ``words`` numbers
         the words of the context from 1, each at one position, and is 0 at [CLS]."""
         logits: Tensor = self.mlp(vectors)
+        # A distribution over the positions of each window, one for begin and one for end.
         return logits.masked_fill((words < 0)[..., None], -math.inf).log_softmax(dim=1)
 
 
@@ -66,7 +67,7 @@ class SpanTraining:
         inputs, ends = batch
         device = next(model.parameters()).device
         outputs = model(*(one.to(device) for one in inputs))
-        chosen = outputs.gather(1, ends.to(device)[:, None])
+        chosen = outputs.gather(1, ends.to(device)[:, None])  # [batch 1 2]
         task = -chosen.mean() * shares[0]
         return task, [task.detach()]
 
@@ -84,10 +85,12 @@ def best_spans(
     """Of each window the most probable span of 1 to ``longest`` words of the context: its
     log-probability, the sum of those of begin and end, and the numbers of its first and last word.
     The first of equals; -inf and 0, 0 where there is no word."""
-    begin, end = words[:, :, None], words[:, None, :]
-    allowed = (begin > NO_ANSWER) & (end >= begin) & (end - begin < longest)
+    begin, end = words[:, :, None], words[:, None, :]  # [batch pos 1], [batch 1 pos]
+    allowed = (begin > NO_ANSWER) & (end >= begin) & (end - begin < longest)  # [batch begin end]
+    # log P(begin) + log P(end): [batch begin end]
     scores = (outputs[..., 0, None] + outputs[:, None, :, 1]).masked_fill(~allowed, -math.inf)
     best, places = scores.flatten(start_dim=1).max(dim=1)
     n = words.shape[1]
+    # place = begin · n + end; the words at these positions: [2 batch]
     found = torch.stack([words.gather(1, one[:, None])[:, 0] for one in (places // n, places % n)])
     return best, torch.where(best.isfinite(), found, 0).mT

@@ -11,7 +11,7 @@ import torch
 from interp_compose.papers.complexity.grid.decoder_run import DecoderRun
 from interp_compose.papers.shared.models.decoder import DecoderConfig, SmallDecoder
 from interp_compose.papers.shared.training.parallel import ONE_MODEL_ONLY
-from interp_compose.runs.folder import Plan
+from interp_compose.runs.folder import SweepPlan
 from interp_compose.studies.core.options import Execution
 
 NUMBER: Final = 4
@@ -54,7 +54,7 @@ def plan_of(
     runs: Sequence[DecoderRun],
     asked: Execution,
     bytes_of_each: Callable[[], int],
-) -> Plan:
+) -> SweepPlan:
     """Runs one by one (``train`` of a module); with a GPU, and ``where`` "here", as many at a time
     as its memory holds of those that follow each other and see the same batches
     (``train_many``)."""
@@ -63,5 +63,5 @@ def plan_of(
     of_one = any(configs[0].get(name, value) != value for name, value in OF_ONE.items())
     if asked.where == "here" and alike > 1 and not of_one and torch.cuda.is_available():
         memory = torch.cuda.get_device_properties(0).total_memory
-        return Plan(work, configs, fit(bytes_of_each(), alike, memory), f"{module}:train_many")
-    return Plan(work, configs, None, f"{module}:train")
+        return SweepPlan(work, configs, fit(bytes_of_each(), alike, memory), f"{module}:train_many")
+    return SweepPlan(work, configs, None, f"{module}:train")

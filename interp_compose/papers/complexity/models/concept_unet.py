@@ -64,7 +64,7 @@ class ConceptUNet(nn.Module):
             add_attention=False,
             class_embed_type="identity",
         )
-        width = 4 * channels[0]
+        width = 4 * channels[0]  # of diffusers' time embedding
         self.concepts = nn.ModuleList(
             embeddings.TimestepEmbedding(2, width, act_fn="gelu") for _ in range(N_CONCEPTS)
         )
@@ -79,7 +79,8 @@ class ConceptUNet(nn.Module):
     ) -> Float[Tensor, "image channel y x"]:
         """What the model predicts of images as :func:`as_signal` makes them, after so many steps of
         the forward process."""
-        values = one_hot(bits, 2).to(noisy.dtype)
+        values = one_hot(bits, 2).to(noisy.dtype)  # [image attribute 2]
+        # [image 4·channels[0]]
         given = sum(embed(values[:, i]) for i, embed in enumerate(self.concepts))
         return self.unet(noisy, steps, class_labels=given).sample  # type: ignore[no-any-return]
 
@@ -123,11 +124,13 @@ def generated(
 
     The noise they start from is decided by the seed alone.
     """
+    # 1. From noise: [image channel y x].
     schedule.set_timesteps(n_steps)
     device = next(model.parameters()).device
     random = torch.Generator().manual_seed(seed)
     images = torch.randn((len(bits), 3, side, side), generator=random).to(device)
     bits = bits.to(device)
+    # 2. From the noisiest step down: what the model predicts, then DDIM's x_{t-1} from it.
     for step in schedule.timesteps:
         noise = model(images, step.expand(len(bits)).to(device), bits)
         images = schedule.step(noise, step, images).prev_sample

@@ -89,9 +89,9 @@ def decoder_from_gpt2(model: LensModel, words: Vocabulary, n_ctx: int) -> SmallD
     decoder = SmallDecoder(config)
     pieces = _tokens_of(tokenizer, words, len(lens.W_E))
     own = {
-        "embed.W_E": _means(lens.W_E, pieces),
+        "embed.W_E": _means(lens.W_E, pieces),  # [word d_model]
         "pos_embed.W_pos": lens.W_pos[:n_ctx],
-        "unembed.W_U": _means(lens.W_U.mT, pieces).mT,
+        "unembed.W_U": _means(lens.W_U.mT, pieces).mT,  # [d_model word]
         "unembed.b_U": torch.zeros(len(words)),
         "ln_final.w": lens.ln_final.w,
         "ln_final.b": lens.ln_final.b,
@@ -117,6 +117,7 @@ def _check(decoder: SmallDecoder, model: LensModel, pieces: Sequence[Sequence[in
     """
     single = [i for i, ids in enumerate(pieces) if len(ids) == 1]
     text, theirs = single[: decoder.cfg.n_ctx], [pieces[i][0] for i in single]
+    # [pos word]: both at the columns of the words that are one token
     logits = model.plain(torch.tensor([theirs[: len(text)]], device=model.device))[0, :, theirs]
     ours = decoder(torch.tensor([text]))[0, :, single]
     exact = model.dtype in (torch.float32, torch.float64)
@@ -130,7 +131,7 @@ def _check(decoder: SmallDecoder, model: LensModel, pieces: Sequence[Sequence[in
 
 
 def _tokens_of(tokenizer: Any, words: Vocabulary, d_vocab: int) -> list[list[int]]:
-    """Of each id of the vocabulary, what the model's tokenizer makes of it."""
+    """By id of the vocabulary, the tokens that the model's tokenizer makes of its word."""
     ends = (tokenizer.eos_token_id, tokenizer.bos_token_id)
     end = next(token for token in ends if token is not None)
     pieces = [tokenizer(word, add_special_tokens=False)["input_ids"] for word in words.words]

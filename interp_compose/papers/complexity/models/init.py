@@ -97,7 +97,7 @@ def init_weights(
     for name, weight in model.named_parameters():
         kind = name.rpartition(".")[2]
         if kind in scales:
-            weight.copy_(drawn(name, weight, seed, distribution) * scales[kind])
+            weight.copy_(drawn(name, weight, seed, distribution) * scales[kind])  # σ = fan_in^-γ
         else:
             weight.fill_(1.0 if kind == "w" else 0.0)
 
@@ -158,6 +158,7 @@ def module_scales(module: nn.Module, rate: float) -> dict[str, float]:
         OptionError: one outside 1e-12 … 1e12; a γ that is not finite.
     """
     return {
+        # fan-in: of a convolution, channels · y · x
         path: _scale_of(path, rate, part.weight[0].numel())
         for path, part in module.named_modules()
         if isinstance(part, nn.Conv2d | nn.Linear)

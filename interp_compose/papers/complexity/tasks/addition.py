@@ -32,7 +32,8 @@ LARGEST: Final = 999
 
 
 def named_addition(name: str) -> SequenceTask:
-    """``"addition"``, ``"addition-reversed"``, and either with the largest number: ``"addition-99"``."""
+    """``"addition"``, ``"addition-reversed"``, or either with the largest number, as in
+    ``"addition-99"``."""
     number = name.rpartition("-")[2]
     largest = int(number) if number.isdecimal() else LARGEST
     is_reversed = name.startswith("addition-reversed")

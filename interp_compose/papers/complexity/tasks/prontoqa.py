@@ -88,7 +88,7 @@ def prontoqa(
         OptionError: a number that cannot be; more pairs than there are different ones.
     """
     _check(hops, longer, n_train, n_test, n_concepts, n_properties, seed)
-    sentences = Sentences(ENTITIES, CONCEPTS[:n_concepts], PROPERTIES[:n_properties])
+    sentences = Statements(ENTITIES, CONCEPTS[:n_concepts], PROPERTIES[:n_properties])
     deepest = hops + longer
     sizes = {"train": n_train, "test": n_test}
     shares = [_shares(sizes, range(1, hops + 1), deepest)]
@@ -143,7 +143,7 @@ def _number(n: int, what: str) -> str:
 
 
 def _pairs(
-    sentences: Sentences, share: Share, derivation: bool, random: np.random.Generator
+    sentences: Statements, share: Share, derivation: bool, random: np.random.Generator
 ) -> dict[str, list[SequencePair]]:
     """The pairs of each split, in random order."""
     pairs: dict[str, list[SequencePair]] = {}
@@ -172,7 +172,7 @@ def _pairs(
 
 
 @dataclass(frozen=True)
-class Sentences:
+class Statements:
     """All sentences. Each has a number; a problem is a row of them: 2 · depth + 2 rules, a fact,
     the statement, and the derivation: the fact, and for each hop a rule and what follows."""
 

@@ -82,25 +82,29 @@ def greedy_search(
         PromptError: a source longer than the model reads.
         InterventionError: an edit that needs calls of the model, and its module was given.
     """
-    asked = _Asked.of(model, source, source_mask, max_length, start, eos, cached)
+    asked = _Decoding.of(model, source, source_mask, max_length, start, eos, cached)
     device, written = source.device, []
     done = torch.zeros(len(source), dtype=torch.bool, device=device)
+    # [row]: those of the batch that are still decoded
     rows = torch.arange(len(source), device=device)
     tokens = torch.full_like(rows, asked.start[-1])
     with asked.steps(1) as steps:
         for _ in range(asked.longest):
             tokens = steps.logits(tokens).argmax(dim=-1)
+            # [batch]; EOS for rows that left
             of_all = torch.full_like(done, asked.eos, dtype=torch.long)
             of_all[rows] = tokens
             written.append(of_all)
             done[rows] |= tokens == asked.eos
             if bool(done.all()):
                 break
-            left = (~done[rows]).nonzero()[:, 0]
+            left = (~done[rows]).nonzero()[:, 0]  # places among the rows, not in the batch
             if steps.rows_may_leave and len(left) < len(rows):
                 steps.select(left, left)
                 rows, tokens = rows[left], tokens[left]
-    return [_until(asked.eos, row) for row in torch.stack(written, dim=1).tolist()]
+    # Of each row what comes up to its first EOS, which is kept.
+    targets = torch.stack(written, dim=1).tolist()  # [batch pos]
+    return [row[: row.index(asked.eos) + 1] if asked.eos in row else row for row in targets]
 
 
 @public
@@ -140,12 +144,13 @@ def beam_search(
         raise OptionError(
             f"length_penalty={length_penalty}: expected a number, -{MAX_PENALTY} to {MAX_PENALTY}"
         )
-    asked = _Asked.of(model, source, source_mask, max_length, start, eos, cached)
+    asked = _Decoding.of(model, source, source_mask, max_length, start, eos, cached)
     search = _BeamSearch(source, n_beams, length_penalty, asked.eos)
+    # [row·beam]: the beams of a row are side by side
     tokens = torch.full((len(source) * n_beams,), asked.start[-1], device=source.device)
     with asked.steps(n_beams) as steps:
         for length in range(1, asked.longest + 1):
-            logits = steps.logits(tokens).unflatten(0, (-1, n_beams))
+            logits = steps.logits(tokens).unflatten(0, (-1, n_beams))  # [row beam d_vocab]
             search.extend(logits, last=length == asked.longest)
             if search.done:
                 break
@@ -155,7 +160,7 @@ def beam_search(
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Decoding:
     """What is to be decoded, checked."""
 
     model: SmallSeq2Seq | EncoderDecoderModel
@@ -176,7 +181,7 @@ class _Asked:
         start: Sequence[int] | None,
         eos: int | None,
         cached: bool,
-    ) -> _Asked:
+    ) -> _Decoding:
         check_call(source, mask)
         small = model if isinstance(model, SmallSeq2Seq) else getattr(model, "lens", None)
         if isinstance(model, SmallSeq2Seq):
@@ -243,7 +248,7 @@ class _BeamSearch:
         self.n_beams, self.length_penalty, self.eos = n_beams, length_penalty, eos
         self.finished: list[list[Hypothesis]] = [[] for _ in range(n_rows)]
         self.rows = list(range(n_rows))
-        """Of the batch, those that are still searched."""
+        """Numbers in the batch of the rows that are still searched."""
         self.scores = torch.full((n_rows, n_beams), -math.inf, device=device)
         self.scores[:, 0] = 0.0  # all beams begin alike: one of them is enough
         self.tokens = torch.zeros((n_rows, n_beams, 0), dtype=torch.long, device=device)
@@ -252,22 +257,26 @@ class _BeamSearch:
     def extend(self, logits: Float[Tensor, "row beam d_vocab"], *, last: bool) -> None:
         """Every beam by every token; by EOS alone if it is the ``last`` step."""
         d_vocab = logits.shape[2]
+        # 1. Log-probabilities of all extensions: [row beam d_vocab].
         precision = torch.promote_types(logits.dtype, torch.float32)
         total = self.scores[:, :, None].to(precision) + logits.to(precision).log_softmax(dim=-1)
         if last:
             total[:, :, torch.arange(d_vocab, device=total.device) != self.eos] = -math.inf
+        # 2. The best of them, best first. One of each beam ends, so that enough others are left.
         n_candidates = min(2 * self.n_beams, self.n_beams * d_vocab)  # at most half of them end
-        best, index = total.flatten(1).topk(n_candidates, dim=1)
+        best, index = total.flatten(1).topk(n_candidates, dim=1)  # [row candidate]
         parents, tokens = index // d_vocab, index % d_vocab
+        # 3. Those by EOS among the n_beams best are finished.
         ends = tokens == self.eos
         finish = ends[:, : self.n_beams] & (best[:, : self.n_beams] > -math.inf)
         for place, rank in finish.nonzero().tolist():
             beam = self.tokens[place, parents[place, rank]].tolist()
             self._finish(place, [*beam, self.eos], float(best[place, rank]))
+        # 4. The next beams: those that go on, still best first, as the sort is stable.
         order = ends.int().sort(dim=1, stable=True).indices[:, : self.n_beams]
         self.scores, self.parents = best.gather(1, order), parents.gather(1, order)
-        before = self.parents[:, :, None].expand(-1, -1, self.tokens.shape[2])
-        new = tokens.gather(1, order)[:, :, None]
+        before = self.parents[:, :, None].expand(-1, -1, self.tokens.shape[2])  # [row beam pos]
+        new = tokens.gather(1, order)[:, :, None]  # [row beam 1]
         self.tokens = torch.cat([self.tokens.gather(1, before), new], dim=2)
 
     def _finish(self, place: int, tokens: list[int], log_probability: float) -> None:
@@ -291,6 +300,7 @@ class _BeamSearch:
             self.rows = [self.rows[i] for i in left]
             self.scores, self.parents = self.scores[places], self.parents[places]
             self.tokens = self.tokens[places]
+        # [row·beam], [row]
         return (places[:, None] * self.n_beams + self.parents).flatten(), places
 
 
@@ -300,7 +310,7 @@ class _Steps(Protocol):
     rows_may_leave: bool
 
     def logits(self, tokens: Int[Tensor, "row"]) -> Float[Tensor, "row d_vocab_out"]:
-        """Of what follows, after one more token of each row."""
+        """Logits of what follows one more token of each row."""
 
     def select(self, rows: Int[Tensor, "kept"], sources: Int[Tensor, "source"]) -> None:
         """Go on with these rows, in this order, and with these sources."""
@@ -321,7 +331,7 @@ class _Recomputed:
         self.model = model
         self.source = source.repeat_interleave(n_beams, dim=0)
         self.mask = None if mask is None else mask.repeat_interleave(n_beams, dim=0)
-        self.given = self.source[:, :0]
+        self.given = self.source[:, :0]  # [row 0], the targets so far
 
     def logits(self, tokens: Int[Tensor, "row"]) -> Float[Tensor, "row d_vocab_out"]:
         self.given = torch.cat([self.given, tokens[:, None]], dim=1)
@@ -348,8 +358,8 @@ class _Cached:
         n_rows, self.length = len(source) * n_beams, 0
         memory = model.encoded(source, mask)
         mask = torch.ones_like(source) if mask is None else mask
-        room = -source.shape[1] % ROOM
-        self.masked = (pad(mask, (0, room)) == 0)[:, None, None, :]
+        room = -source.shape[1] % ROOM  # up to a multiple of ROOM
+        self.masked = (pad(mask, (0, room)) == 0)[:, None, None, :]  # [source 1 1 room]
         """Keys of each source that are none."""
         self.of_source: list[_Past] = []
         self.past: list[_Past] = []
@@ -357,6 +367,7 @@ class _Cached:
         block: Any
         for block in model.decoder_blocks:
             k, v = block.cross_attn.projected(memory, "KV")
+            # [source pos head d_head], laid out anew, once for all beams and steps
             of_source = _Past(k.transpose(1, 2), v.permute(0, 2, 3, 1)).with_room(room)
             self.of_source.append(of_source)
             own = self._with_past(block.self_attn, n_rows)
@@ -379,14 +390,17 @@ class _Cached:
         return partial(self._own, attention, len(self.past) - 1, attention.joined("QKV"))
 
     def logits(self, tokens: Int[Tensor, "row"]) -> Float[Tensor, "row d_vocab_out"]:
+        # 1. Room for the token, and which of the first positions are not in use yet.
         if self.length % ROOM == 0:
             self.past = [past.with_room(ROOM) for past in self.past]
         self.unused = (torch.arange(ROOM, device=tokens.device) > self.length)[None, None, None]
+        # 2. The token alone through all blocks: [row 1 d_model].
         resid = self.model.target_embedded(tokens[:, None], first=self.length)
         states: list[Tensor] = []
         for through in self.blocks:
             states.append(self.model.as_state(resid))
             resid = through(resid, states=states)
+        # 3. Each self-attention has kept its key and value.
         self.length += 1
         return self.model.logits(self.model.decoder_final(resid)[:, 0])
 
@@ -395,7 +409,7 @@ class _Cached:
     ) -> Float[Tensor, "row 1 d_model"]:
         past = self.past[layer]
         q, k, v = attention.projected(x, "QKV", joined)
-        past.keys[:, :, self.length] = k[:, 0]
+        past.keys[:, :, self.length] = k[:, 0]  # [row head d_head], in place
         past.values[..., self.length] = v[:, 0]
         # the query of a RelativeAttention is at the last of its keys
         if self.length < ROOM and not isinstance(attention, RelativeAttention):
@@ -406,6 +420,7 @@ class _Cached:
         self, attention: Attention, layer: int, joined: Joined, x: Float[Tensor, "row 1 d_model"]
     ) -> Float[Tensor, "row 1 d_model"]:
         """Beams of a source are its queries."""
+        # [source·beam 1 d_model] -> [source beam d_model]
         (q,) = attention.projected(x.view(-1, self.n_beams, x.shape[2]), "Q", joined)
         of_source = self.of_source[layer]
         return of_source.attended(attention, q, self.masked, self.masked.shape[3]).view(x.shape)
@@ -425,12 +440,12 @@ class _Past(NamedTuple):
     values: Float[Tensor, "row head d_head pos"]
 
     def with_room(self, more: int) -> _Past:
-        """So many positions more."""
+        """With ``more`` positions of zeros at the end."""
         keys, values = pad(self.keys, (0, 0, 0, more)), pad(self.values, (0, more))
         return _Past(keys.contiguous(), values.contiguous())
 
     def of(self, rows: Int[Tensor, "kept"]) -> _Past:
-        """These rows, in this order."""
+        """Keys and values of the rows ``[kept]``, copied."""
         return _Past(self.keys.index_select(0, rows), self.values.index_select(0, rows))
 
     def attended(
@@ -441,8 +456,8 @@ class _Past(NamedTuple):
         length: int,
     ) -> Float[Tensor, "row query d_model"]:
         """Over the first ``length`` positions, without the ``masked`` ones."""
-        k = self.keys[:, :, :length].transpose(1, 2)
-        v = self.values[..., :length].permute(0, 3, 1, 2)
+        k = self.keys[:, :, :length].transpose(1, 2)  # [row pos head d_head], a view
+        v = self.values[..., :length].permute(0, 3, 1, 2)  # [row pos head d_head], a view
         return attention.attended(q, k, v, masked)
 
 
@@ -458,7 +473,3 @@ def is_edited(model: SmallSeq2Seq | EncoderDecoderModel) -> bool:
             for part in parts
         )
     )
-
-
-def _until(eos: int, tokens: list[int]) -> list[int]:
-    return tokens[: tokens.index(eos) + 1] if eos in tokens else tokens

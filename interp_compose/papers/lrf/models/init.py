@@ -29,10 +29,11 @@ def init_xavier(model: SmallSeq2Seq, *, seed: int) -> None:
     for name, weight in model.named_parameters():
         kind = name.rpartition(".")[2]
         if kind in ("W_E", "W_pos"):
+            # variance 1 / d_model
             weight.copy_(drawn(name, weight, seed, "normal") * d_model**-0.5)
         elif kind.startswith("W_"):
             read, written = (d_model, d_model) if weight.ndim == 3 else weight.shape  # all heads
-            bound = math.sqrt(6 / (read + written))
+            bound = math.sqrt(6 / (read + written))  # a variance of bound² / 3
             weight.copy_(drawn(name, weight, seed, "uniform") * bound)
         else:
             weight.fill_(1.0 if kind == "w" else 0.0)

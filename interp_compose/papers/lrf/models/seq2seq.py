@@ -108,7 +108,7 @@ class Seq2SeqConfig:
 
     @property
     def n_layers(self) -> int:
-        """Of both stacks."""
+        """Blocks of both stacks."""
         return self.n_encoder_layers + self.n_decoder_layers
 
     @property
@@ -152,22 +152,26 @@ class RelativeAttention(ShortAttention):
         self, q: Float[Tensor, "batch head query d_head"], k: Float[Tensor, "batch head d_head pos"]
     ) -> Float[Tensor, "batch head query pos"]:
         n_queries, n_keys = q.shape[2], k.shape[3]  # the queries are the last positions
+        # 1. All distances i − j that occur, from the furthest back to the furthest ahead.
         furthest = n_keys - 1
         nearest = -n_queries
         if self.positions is not None:
             furthest = int(self.positions.max())
             nearest = -furthest - 1
         distances = torch.arange(furthest, nearest, -1, device=q.device)
-        r = sinusoids(distances, self.W_R.shape[1]).to(q.dtype)
+        r = sinusoids(distances, self.W_R.shape[1]).to(q.dtype)  # [distance d_model]
+        # 2. (q_i + v) · W_R r of each distance, of which there are fewer than pairs.
         r = torch.einsum("rd,hde->her", r, self.W_R)  # [head d_head distance]
         of_distance = (q + self.b_v[:, None]) @ r  # [batch head query distance]
-        places = torch.arange(n_keys, device=q.device)[None]
+        # 3. Of each pair its distance's column.
+        places = torch.arange(n_keys, device=q.device)[None]  # [#batch pos]
         if self.positions is not None:
             places = self.positions
-        queries = places[:, n_keys - n_queries :, None]
-        column = furthest - queries + places[:, None]  # of distance i - j
+        queries = places[:, n_keys - n_queries :, None]  # [#batch query 1]
+        column = furthest - queries + places[:, None]  # [#batch query key], of distance i - j
+        # [batch head query pos]
         of_pair = of_distance.gather(3, column[:, None].expand(*q.shape[:2], -1, -1))
-        return ((q + self.b_u[:, None]) @ k + of_pair) * self.scale
+        return ((q + self.b_u[:, None]) @ k + of_pair) * self.scale  # 4. with (q_i + u) · k_j
 
 
 class FuseAttention(nn.Module):
@@ -198,22 +202,30 @@ class FuseAttention(nn.Module):
     ) -> Float[Tensor, "batch pos d_model"]:
         """``states`` are the earlier layers' outputs, that of the embeddings first."""
         heads, _, d_head = self.W_Q.shape
+        # 1. Queries of all heads in one product: W_Q as [head·d_head d_model].
         q = linear(x, self.W_Q.transpose(0, 1).flatten(1).mT, self.b_Q.flatten())
         q = self.hook_q(q.unflatten(-1, (heads, d_head)))  # [batch pos head d_head]
+        # 2. Scores of the states at the query's own position.
         if has_hooks(self.hook_k):
+            # [batch pos layer head d_head]
             k = torch.einsum("bpld,hde->bplhe", states, self.W_K) + self.b_K
             scores = torch.einsum("bphe,bplhe->bhpl", q, self.hook_k(k))
         else:
-            toward = torch.einsum("bphe,hde->bphd", q, self.W_K)
+            toward = torch.einsum("bphe,hde->bphd", q, self.W_K)  # W_Kᵀ q: [batch pos head d_model]
             scores = (toward @ states.mT).transpose(1, 2)  # [batch head pos layer]
+            # q · b_K, the same for all layers: the softmax cancels it, hooks on the scores see it
             scores = scores + (q * self.b_K).sum(-1).transpose(1, 2)[..., None]
         pattern = self.hook_pattern(softmax_over_keys(self.hook_attn_scores(scores * self.scale)))
+        # 3. The mean of the values, or the value of the mean.
         if has_hooks(self.hook_v):
+            # [batch pos layer head d_head]
             v = torch.einsum("bpld,hde->bplhe", states, self.W_V) + self.b_V
             z = torch.einsum("bhpl,bplhe->bphe", pattern, self.hook_v(v))
         else:
             weights = pattern.transpose(1, 2)  # [batch pos head layer]
+            # [batch pos head d_head]
             z = torch.einsum("bphd,hde->bphe", weights @ states, self.W_V)
+            # Summed, since an edited pattern need not add up to 1.
             z = z + weights.sum(-1, keepdim=True) * self.b_V
         z = self.hook_z(z)  # [batch pos head d_head]
         return linear(z.flatten(2), self.W_O.flatten(0, 1).mT, self.b_O)
@@ -271,6 +283,7 @@ class Seq2SeqBlock(nn.Module):
             return self.added(
                 resid, self.ln_third, second, self.hook_second_attn_out, self.hook_resid_third
             )
+        # [batch pos layer d_model]
         read = torch.stack(list(states[-1:] if self.third == "previous" else states), dim=2)
         return self.added(
             resid,
@@ -309,6 +322,7 @@ class EncoderBlock(Seq2SeqBlock):
     ) -> Float[Tensor, "batch pos d_model"]:
         """``masked`` are keys that no query reads; ``states`` the outputs of earlier layers."""
         attend = self.attends("attn", masked)
+        # eq. 4, eq. 9, eq. 7
         mid = self.added(resid, self.ln1, attend, self.hook_attn_out, self.hook_resid_mid)
         mid = self.fused(mid, states, self.attends("second_attn", masked))
         return self.added(mid, self.ln2, self.mlp, self.hook_mlp_out, self.hook_resid_post)
@@ -354,6 +368,7 @@ class DecoderBlock(Seq2SeqBlock):
         states: Sequence[Float[Tensor, "batch pos d_model"]],
     ) -> Float[Tensor, "batch pos d_model"]:
         """The block, with its attentions as they are given."""
+        # eq. 5, eq. 6, eq. 10, eq. 8
         mid = self.added(resid, self.ln1, own, self.hook_attn_out, self.hook_resid_mid)
         mid = self.added(mid, self.ln2, cross, self.hook_cross_attn_out, self.hook_resid_mid2)
         mid = self.fused(mid, states, second)
@@ -465,7 +480,7 @@ class SmallSeq2Seq(HookedRootModule):  # type: ignore[misc]
     ) -> list[Float[Tensor, "batch source d_model"]]:
         """Blocks ``start … stop-1``. Given are the residuals that enter blocks 0 … ``start``, which
         fuse-attention reads; returned are those that enter blocks 0 … ``stop``."""
-        masked = None if mask is None else (mask == 0)[:, None, None, :]
+        masked = None if mask is None else (mask == 0)[:, None, None, :]  # [batch 1 1 source]
         *earlier, resid = resids
         states = [self.as_state(one) for one in earlier]
         block: Any
@@ -488,6 +503,7 @@ class SmallSeq2Seq(HookedRootModule):  # type: ignore[misc]
         """As :meth:`run_encoder`, of the decoder; ``memory`` is what cross-attention reads."""
         *earlier, resid = resids
         masked = causally_masked(resid.shape[1], target_mask, resid.device)
+        # [batch 1 1 source]
         source_masked = None if source_mask is None else (source_mask == 0)[:, None, None, :]
         states = [self.as_state(one) for one in earlier]
         block: Any
@@ -573,6 +589,7 @@ def causally_masked(
     length: int, mask: Int[Tensor, "batch pos"] | None, device: torch.device
 ) -> Bool[Tensor, "#batch 1 pos pos"]:
     """Pairs of a query and a key that may not meet: later keys, and padding."""
+    # [1 1 pos pos], key > query
     masked = torch.ones((length, length), dtype=torch.bool, device=device).triu(1)[None, None]
     return masked if mask is None else masked | (mask == 0)[:, None, None, :]
 
@@ -585,10 +602,11 @@ def has_hooks(point: HookPoint) -> bool:
 def sinusoids(positions: Int[Tensor, "pos"], d_model: int) -> Float[Tensor, "pos d_model"]:
     """Sine and cosine of each position at wavelengths of 2π to 10000 · 2π (Vaswani et al. 2017,
     section 3.5), by turns along ``d_model``."""
+    # [⌈d_model / 2⌉]
     rates = 10000.0 ** (-torch.arange(0, d_model, 2, device=positions.device) / d_model)
-    angles = positions[:, None] * rates
-    both: Any = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)
-    table: Tensor = both[:, :d_model]
+    angles = positions[:, None] * rates  # [pos ⌈d_model / 2⌉]
+    both: Any = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)  # sin, cos, sin, …
+    table: Tensor = both[:, :d_model]  # one too many where d_model is odd
     return table
 
 

@@ -102,6 +102,7 @@ class SmallSeq2SeqModel(EncoderDecoderModel, OwnModel):
         return cls(lens, name=name, tokenizer=tokenizer, **words)
 
     def _widths(self, layer: int) -> tuple[int, int]:
+        # One d_model for each block below that fuse-attention reads, and one for the present.
         below = layer - self.n_encoder_layers
         source, target = 1, 1
         if below < 0 and self._grows["source"]:
@@ -111,6 +112,7 @@ class SmallSeq2SeqModel(EncoderDecoderModel, OwnModel):
         return source * self.d_model, target * self.d_model
 
     def _hook_entry(self, own: Tensor, layer: int) -> Tensor:
+        # [batch own (n - 1)·d_model], [batch own d_model]
         earlier, resid = own[..., : -self.d_model], own[..., -self.d_model :]
         return torch.cat([earlier, super()._hook_entry(resid.contiguous(), layer)], dim=2)
 
@@ -162,7 +164,7 @@ class SmallSeq2SeqModel(EncoderDecoderModel, OwnModel):
         return memory, hidden, self.lens(source, target)
 
     def _resids(self, streams: Streams) -> Sequence[Float[Tensor, "stream own d_model"]]:
-        resids: Sequence[Tensor] = streams.resid.split(self.d_model, dim=2)
+        resids: Sequence[Tensor] = streams.resid.split(self.d_model, dim=2)  # of blocks 0 … present
         return resids
 
     def _side_by_side(self, resids: Sequence[Tensor], side: str) -> Tensor:

@@ -111,9 +111,9 @@ def read_back(
     """
     mean, target_mean = train.mean(axis=0), train_targets.mean(axis=0)
     X, Y = train - mean, train_targets - target_mean
-    gram = X.T @ X
+    gram = X.T @ X  # [d_model d_model]
     ridge = (RIDGE * np.trace(gram) / len(gram) or 1.0) * np.eye(len(gram))  # 1 where all is 0
-    weights = np.linalg.solve(gram + ridge, X.T @ Y)
-    left = test_targets - target_mean - (test - mean) @ weights
+    weights = np.linalg.solve(gram + ridge, X.T @ Y)  # [d_model d_target]
+    left = test_targets - target_mean - (test - mean) @ weights  # y − ŷ
     whole = test_targets - target_mean
     return 1 - float((left**2).sum() / (whole**2).sum())

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from interp_compose._public import public, short
-from interp_compose.errors import DataFormatError, InputError
-from interp_compose.tasks.published import named
+from interp_compose.errors import DataFormatError, InputError, warn
+from interp_compose.tasks.published import altered, named
 from interp_compose.tasks.rows import data_files, numbered_lines
 from interp_compose.tasks.sequences import (
     SequencePair,
@@ -68,11 +68,16 @@ def load_compounds(data_dir: str | Path, *, lexicon: str | Path | None = None) -
     Raises:
         MissingDataError: a file is not there; says where to get it.
         DataFormatError: the files' lines do not match, or a compound's atom has no translation.
+        UserWarning: sentences or translations are not the published ones.
     """
     path = Path(data_dir).parent / "eval" / "lexicon" if lexicon is None else Path(lexicon)
     hint = "it is eval/lexicon of https://github.com/yafuly/CoGnition; pass it as lexicon="
     (path,) = data_files("cognition", path.parent, [path.name], needs="a lexicon", hint=hint)
-    return CompoundTest(*_compounds(data_dir), _lexicon(path))
+    test = CompoundTest(*_compounds(data_dir), _lexicon(path))
+    atoms = (f"{atom}\t{'/'.join(words)}" for atom, words in test.lexicon.items())
+    if found := altered("CoGnition", {"cg-test": test.pairs, "lexicon": atoms}):
+        warn(f"the compound test in {data_dir} is altered: {found}; its error rates are its own")
+    return test
 
 
 @public

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from interp_compose.errors import CorruptFileError, InputError, MissingDataError
-from interp_compose.runs.folder import Plan, Run, read_sweep
+from interp_compose.runs.folder import Run, SweepPlan, read_sweep
 
 
 @runtime_checkable
@@ -77,7 +77,7 @@ def left_out(opened: Sequence[Any]) -> dict[str, list[str]]:
     asked for and which are not done."""
     out, seeds = opened[0].folder.parents[1], {each.run.seed for each in opened}
     about = read_sweep(out) or {"work": "", "configs": []}
-    planned = Plan(about["work"], about["configs"]).runs(out)
+    planned = SweepPlan(about["work"], about["configs"]).runs(out)
     missing = [run for run in planned if run.config["seed"] in seeds and not run.is_done]
     names = [f"{run.config.get('model', run.name)} (seed {run.config['seed']})" for run in missing]
     told = f"left out, since their runs are not finished: {', '.join(names)}"
@@ -101,7 +101,7 @@ def _done(
         raise InputError(f"{out} holds a sweep of {about['work']!r}; expected one of {work!r}")
     done = [
         (_read(run, made), run)
-        for run in Plan(about["work"], about["configs"]).runs(out)
+        for run in SweepPlan(about["work"], about["configs"]).runs(out)
         if run.is_done
     ]
     if not done:

@@ -15,7 +15,7 @@ import pandas as pd
 from interp_compose._versions import gathered_versions
 from interp_compose.errors import InputError, OptionError
 from interp_compose.runs.files import read_json
-from interp_compose.runs.folder import Plan, resolve, versions_of
+from interp_compose.runs.folder import SweepPlan, resolve, versions_of
 from interp_compose.runs.sweep import sweep
 from interp_compose.studies.core.options import Execution, GridOptions, Output
 from interp_compose.studies.core.output import check_folder, check_larger, write_result
@@ -59,7 +59,7 @@ def run_grid(
     return result
 
 
-def swept(plan: Plan, out: str | os.PathLike[str], asked: Execution) -> tuple[Path, ...]:
+def swept(plan: SweepPlan, out: str | os.PathLike[str], asked: Execution) -> tuple[Path, ...]:
     """The folder of each run of a plan, done where it was missing.
 
     Raises:
@@ -81,7 +81,7 @@ def swept(plan: Plan, out: str | os.PathLike[str], asked: Execution) -> tuple[Pa
 
 def result_of_grid(
     kind: type[R],
-    plan: Plan,
+    plan: SweepPlan,
     place: Sequence[str],
     config: Mapping[str, Any],
     out: str | os.PathLike[str],

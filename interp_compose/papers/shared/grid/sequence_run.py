@@ -34,7 +34,7 @@ Found = dict[str, Any] | NonFiniteError
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class PreparedRun:
     """A run that trains a decoder, before its first step.
 
     ``keep`` writes what was found into the run's folder.
@@ -46,14 +46,14 @@ class Prepared:
     keep: Callable[[dict[str, Any], Path], None]
 
 
-def train_alone(prepared: Prepared, folder: Path) -> None:
+def train_alone(prepared: PreparedRun, folder: Path) -> None:
     """Train one decoder, on the CPU or on the GPU where there is one."""
     found = trained(prepared.model, prepared.objective, prepared.config, folder)
     prepared.keep(found, folder)
 
 
 def train_together(
-    prepared: Sequence[Prepared], groups: Sequence[Hashable], folders: Sequence[Path]
+    prepared: Sequence[PreparedRun], groups: Sequence[Hashable], folders: Sequence[Path]
 ) -> None:
     """Train decoders of one shape, those of a group, which see the same batches, as one program.
 
@@ -74,7 +74,7 @@ def train_together(
 
 
 def side_by_side(
-    prepared: Sequence[Prepared], folders: Sequence[Path]
+    prepared: Sequence[PreparedRun], folders: Sequence[Path]
 ) -> list[dict[str, Any] | NonFiniteError]:
     """As :func:`trained`, of each of several decoders; the seconds are a step's by their number.
     Of one that diverged, what was not finite."""

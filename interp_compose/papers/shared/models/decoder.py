@@ -182,7 +182,7 @@ class Attention(nn.Module):
         """Keys and values are projections of ``keys``, queries of ``queries`` (None: of ``keys``);
         ``masked`` pairs get the lowest score there is."""
         if queries is None:  # one product instead of three
-            q, k, v = self.projected(keys, "QKV")
+            q, k, v = self.projected(keys, "QKV")  # eq. 4, each [batch pos head d_head]
         else:
             (q,), (k, v) = self.projected(queries, "Q"), self.projected(keys, "KV")
         return self.attended(q, k, v, masked)
@@ -211,7 +211,7 @@ class Attention(nn.Module):
         scores = self.scores(q, k)
         if masked is not None:
             scores = scores.masked_fill(masked, torch.finfo(scores.dtype).min)
-        # models/attention.py edits what enters and leaves this softmax
+        # eq. 5; models/attention.py edits what enters and leaves this softmax
         pattern = self.hook_pattern(self.softmax(self.hook_attn_scores(scores)))
         z: Tensor = self.hook_z((pattern @ v).transpose(1, 2))  # [batch query head d_head]
         return z
@@ -240,16 +240,17 @@ class Attention(nn.Module):
         """``x`` through several matrices at once, such as ``"KV"``: through W_K and W_V; ``joined``
         is what :meth:`joined` gave for the same, where it is called often."""
         weight, bias = self.joined(which) if joined is None else joined
-        parts = linear(x, weight, bias).chunk(len(which), dim=-1)
-        return [part.unflatten(-1, (self.n_heads, -1)) for part in parts]
+        parts = linear(x, weight, bias).chunk(len(which), dim=-1)  # each [batch query head·d_head]
+        return [part.unflatten(-1, (self.n_heads, -1)) for part in parts]  # [… head d_head]
 
     def joined(self, which: str) -> Joined:
         """Weight and bias of one linear layer that stands for several matrices."""
         weights = [getattr(self, f"W_{letter}") for letter in which]
         biases = [getattr(self, f"b_{letter}") for letter in which]
+        # [head d_model d_head] -> [d_model head·d_head], one after another along the last axis
         together = torch.cat([weight.transpose(0, 1).flatten(1) for weight in weights], dim=1)
         flat = [bias.flatten() for bias in biases if bias is not None]
-        return together.mT, torch.cat(flat) if flat else None
+        return together.mT, torch.cat(flat) if flat else None  # as linear() takes them
 
 
 class MLP(nn.Module):
@@ -294,6 +295,7 @@ class Block(nn.Module):
         the norm (``norm="query"``).
         """
         keys = self.hook_resid_pre(resid)
+        # 1. What attention reads: keys at all positions, queries at the last one or at all.
         resid = keys[:, -1:] if last else keys
         if self.norm == "pre":
             keys = self.ln1(keys)
@@ -301,11 +303,12 @@ class Block(nn.Module):
         queries = keys[:, -1:] if last else None
         if self.norm == "query":
             queries = self.ln1(resid)
+        # 2. Attention, added; then 3. the MLP, from here on at the positions `at` alone.
         mid = resid + self.hook_attn_out(self.attn(keys, queries, masked))
         if at is not None:
-            mid = mid.flatten(0, 1)[at][None]
+            mid = mid.flatten(0, 1)[at][None]  # [batch pos d_model] -> [1 token d_model]
         if self.norm == "post":
-            mid = self.hook_resid_mid(self.ln1(mid))
+            mid = self.hook_resid_mid(self.ln1(mid))  # eq. 6: LayerNorm of each sum
             out = self.ln2(mid + self.hook_mlp_out(self.mlp(mid)))
         else:
             mid = self.hook_resid_mid(mid)
@@ -378,7 +381,7 @@ class SmallDecoder(HookedRootModule):  # type: ignore[misc]
         weights = [getattr(getattr(block, module), name) for block in self.blocks]
         if weights[0] is None:
             raise AttributeError(f"no {name}, since biases={self.cfg.biases!r}")
-        return torch.stack(weights)
+        return torch.stack(weights)  # [layer ...]
 
     def forward(
         self,
@@ -400,6 +403,7 @@ class SmallDecoder(HookedRootModule):  # type: ignore[misc]
             PromptError: a sequence has more than ``n_ctx`` tokens.
         """
         resid = self.run(self.embedded(tokens), 0, len(self.blocks) - 1)
+        # one query may see all keys
         return self.logits(self.blocks[-1](resid, None, last=True))[:, 0]
 
     def logits_at(
@@ -414,6 +418,7 @@ class SmallDecoder(HookedRootModule):  # type: ignore[misc]
         """
         resid = self.run(self.embedded(tokens), 0, len(self.blocks) - 1)
         masked = after(resid.shape[1], resid.device)
+        # [1 token d_vocab] without the 1
         return self.logits(self.blocks[-1](resid, masked, at=at))[0]
 
     def all_blocks(
@@ -453,7 +458,7 @@ class SmallDecoder(HookedRootModule):  # type: ignore[misc]
         """Blocks ``start … stop-1``."""
         masked = after(resid.shape[1], resid.device)
         if attention_mask is not None:
-            masked = masked | (attention_mask == 0)[:, None, None, :]
+            masked = masked | (attention_mask == 0)[:, None, None, :]  # [batch 1 pos pos]
         for block in self.blocks[start:stop]:
             resid = block(resid, masked)
         return resid
@@ -476,7 +481,7 @@ class SmallDecoder(HookedRootModule):  # type: ignore[misc]
 def after(length: int, device: torch.device) -> Bool[Tensor, "1 1 pos pos"]:
     """Pairs of a query and a key that follows it: what a causal model masks."""
     pairs = torch.ones((length, length), dtype=torch.bool, device=device)
-    return pairs.triu(1)[None, None]
+    return pairs.triu(1)[None, None]  # key > query
 
 
 def _zeros(*shape: int) -> nn.Parameter:

@@ -68,7 +68,7 @@ class Together(Protocol):
     def measure(self) -> Measure: ...
     @property
     def loss(self) -> Callable[..., Tensor]:
-        """Of one model and its part of each tensor of a batch."""
+        """``(model, its part of each tensor of a batch) -> []``, one model's loss."""
         ...
 
     def collate(self, indices: Int[np.ndarray, "model batch"]) -> tuple[Tensor, ...]:
@@ -98,8 +98,8 @@ class NextOfSequence:
 
     def collate(self, indices: Int[np.ndarray, "model batch"]) -> Sequences:
         """Each model's own samples."""
-        which = torch.from_numpy(indices).to(self.tokens.device)
-        wide = which[..., None].expand(-1, -1, self.tokens.shape[2])
+        which = torch.from_numpy(indices).to(self.tokens.device)  # [model batch]
+        wide = which[..., None].expand(-1, -1, self.tokens.shape[2])  # [model batch pos]
         return self.tokens.gather(1, wide), self.targets.gather(1, which)
 
     def loss(
@@ -108,8 +108,8 @@ class NextOfSequence:
         tokens: Int[Tensor, "batch pos"],
         targets: Int[Tensor, "batch"],
     ) -> Float[Tensor, ""]:
-        """Of one model."""
-        logits = model.last_logits(tokens)
+        """Mean cross-entropy of one model on its own part of the batch."""
+        logits = model.last_logits(tokens)  # [batch d_vocab]
         losses = cross_entropy(
             logits, targets, reduction="none", label_smoothing=self.label_smoothing
         )
@@ -217,6 +217,7 @@ class ParallelTrainer(Executor):
         if self.alone:
             return list(by_model[0])
         return [
+            # [model ...], a leaf of its own
             torch.stack([w.detach() for w in each]).requires_grad_()
             for each in zip(*by_model, strict=True)
         ]
@@ -226,13 +227,14 @@ class ParallelTrainer(Executor):
     ) -> Float[Tensor, "model ..."]:
         """``function(model, …)`` of each model and its own part of the tensors, as one program."""
         if self.alone:
-            return function(self.models[0], *[tensor[0] for tensor in tensors])[None]
+            return function(self.models[0], *[tensor[0] for tensor in tensors])[None]  # [1 ...]
         named = dict(zip([f"model.{name}" for name in self.names], self.parameters, strict=True))
 
         def of_one(weights: dict[str, Tensor], *own: Tensor) -> Tensor:
             result: Tensor = torch.func.functional_call(self._call, weights, (function, *own))
             return result
 
+        # mapped over axis 0 of weights and tensors
         results: Tensor = torch.vmap(of_one)(named, *tensors)
         return results
 
@@ -251,11 +253,11 @@ class ParallelTrainer(Executor):
     @torch.no_grad()
     def predict(self, tokens: Int[Tensor, "model sample pos"]) -> Int[Tensor, "model sample"]:
         """The most likely token of each sequence."""
-        parts = tokens.split(self.chunk, dim=1)
+        parts = tokens.split(self.chunk, dim=1)  # [model chunk pos] each
         return torch.cat([self.logits(part).argmax(-1) for part in parts], dim=1)
 
     def train_step(self) -> Row:
-        indices = np.stack([order.at(self.step) for order in self.orders])
+        indices = np.stack([order.at(self.step) for order in self.orders])  # [model batch]
         lr = self.config.lr_at(self.step, self.total)
         self.last_losses = self.update(*self.objective.collate(indices), lr=lr)
         self._losses += self.last_losses
@@ -265,14 +267,16 @@ class ParallelTrainer(Executor):
 
     def update(self, *batch: Int[Tensor, "model ..."], lr: float) -> Float[Tensor, "model"]:
         """One optimiser step of each model; the losses before it, in nats."""
-        losses = self.of_each(self.objective.loss, *batch)
+        losses = self.of_each(self.objective.loss, *batch)  # 1. all models: [model]
         self.optimizer.zero_grad(set_to_none=True)
+        # 2. No weight is shared, so that the sum's gradient holds each model's own.
         losses.sum().backward()
+        # 3. Each model's norm clipped alone, and its weights shrunk as AdamW does before its step.
         self._clip()
         self.set_lr(lr)
         if not self.alone:
             self._decay(lr)
-        self.optimizer.step()
+        self.optimizer.step()  # 4. elementwise, so as if each were alone
         return losses.detach()
 
     def evaluate(self) -> None:
@@ -294,6 +298,7 @@ class ParallelTrainer(Executor):
         """Whether every weight of a model is a number."""
         if self.alone:
             return torch.stack([w.isfinite().all() for w in self.parameters]).all().reshape(1)
+        # [weight model]
         each = torch.stack([w.isfinite().flatten(1).all(1) for w in self.parameters])
         return each.all(dim=0)
 
@@ -330,18 +335,19 @@ class ParallelTrainer(Executor):
             norm = nn.utils.clip_grad_norm_(self.parameters, self.config.clip)
             self.last_norms = norm.detach().reshape(1)
             return
+        # [weight model]
         squares = torch.stack([grad.flatten(1).square().sum(1) for grad in gradients])
-        self.last_norms = squares.sum(0).sqrt()
-        factor = (self.config.clip / (self.last_norms + 1e-6)).clamp(max=1)
+        self.last_norms = squares.sum(0).sqrt()  # [model]
+        factor = (self.config.clip / (self.last_norms + 1e-6)).clamp(max=1)  # as clip_grad_norm_
         for grad in gradients:
             grad.mul_(_per_model(factor, grad))
 
     @torch.no_grad()
     def _decay(self, lr: float) -> None:
-        shrink = 1 - lr * self.weight_decay
+        shrink = 1 - lr * self.weight_decay  # decoupled: AdamW's own decay, which is 0 here
         for weight in self.parameters:
             weight.mul_(_per_model(shrink, weight))
 
 
 def _per_model(factor: Float[Tensor, "model"], stacked: Tensor) -> Tensor:
-    return factor.reshape(-1, *[1] * (stacked.ndim - 1))
+    return factor.reshape(-1, *[1] * (stacked.ndim - 1))  # [model 1 …]

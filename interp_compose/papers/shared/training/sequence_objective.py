@@ -46,11 +46,12 @@ class SequenceBatch:
 
     @classmethod
     def of(cls, pairs: Sequence[EncodedPair], bos: int) -> SequenceBatch:
-        """On the CPU."""
+        """One batch of ``pairs``, on the CPU."""
         source = _padded([pair.source for pair in pairs])
         target = _padded([pair.target for pair in pairs])
         given = np.full_like(target, 0)
-        given[:, 0], given[:, 1:] = bos, target[:, :-1]
+        given[:, 0], given[:, 1:] = bos, target[:, :-1]  # the target, one later
+        # [batch pos]
         valid = np.arange(target.shape[1]) < np.array([[len(pair.target)] for pair in pairs])
         mask = np.arange(source.shape[1]) < np.array([[len(pair.source)] for pair in pairs])
         arrays = (source, mask.astype(np.int64), given, target, valid)
@@ -66,7 +67,7 @@ class SequenceBatch:
         mask = None if bool(self.source_mask.all()) else self.source_mask
         memory = model.encoded(self.source, mask)
         hidden: Tensor = model.decoded(self.given, memory, mask)
-        return hidden[self.valid]
+        return hidden[self.valid]  # [batch pos d_model] -> [token d_model]
 
     def logits(self, model: Any) -> Float[Tensor, "token d_vocab_out"]:
         """Wherever there is a token to predict, row by row."""
@@ -88,14 +89,15 @@ class ContinuedBatch:
 
     @classmethod
     def of(cls, pairs: Sequence[EncodedPair], bos: int) -> ContinuedBatch:
-        """On the CPU."""
+        """One batch of ``pairs``, on the CPU."""
         whole = [np.concatenate([pair.source, [bos], pair.target]) for pair in pairs]
         rows = _padded(whole)
-        at = np.arange(rows.shape[1] - 1)
+        at = np.arange(rows.shape[1] - 1)  # [pos]
+        # [batch 1]: where BOS is, which predicts target[0]
         first = np.array([[len(pair.source)] for pair in pairs])
-        last = np.array([[len(row)] for row in whole])
-        valid = (at >= first) & (at < last - 1)
-        arrays = (rows[:, :-1], rows[:, 1:], valid)
+        last = np.array([[len(row)] for row in whole])  # [batch 1]
+        valid = (at >= first) & (at < last - 1)  # [batch pos]
+        arrays = (rows[:, :-1], rows[:, 1:], valid)  # what follows each token is the next column
         return cls(*(torch.from_numpy(np.ascontiguousarray(array)) for array in arrays))
 
     def to(self, device: torch.device) -> ContinuedBatch:
@@ -186,7 +188,7 @@ def exact_match(model: Any, pairs: Sequence[EncodedPair], bos: int) -> Bool[np.n
     for places in by_length(pairs):
         batch = kind.of([pairs[i] for i in places], bos).to(model.b_U.device)
         predicted = torch.zeros_like(batch.target)
-        predicted[batch.valid] = batch.logits(reader).argmax(dim=-1)
+        predicted[batch.valid] = batch.logits(reader).argmax(dim=-1)  # [token] back to [batch pos]
         same = (predicted == batch.target) | ~batch.valid
         right[places] = same.all(dim=1).cpu().numpy()
     return right

@@ -62,8 +62,9 @@ class SideBySide:
         """Tokens, the positions that predict one, counted row by row, and what they predict; of
         each model the same, without a copy."""
         batch: ContinuedBatch = self.of_one.collate(indices[0])
-        at = batch.valid.flatten().nonzero()[:, 0]
-        shared = (batch.tokens, at, batch.target[batch.valid])
+        at = batch.valid.flatten().nonzero()[:, 0]  # [token], row · pos + column
+        shared = (batch.tokens, at, batch.target[batch.valid])  # [batch pos], [token], [token]
+        # a view: stride 0 over models
         return tuple(t.to(self.device).expand(self.n, *t.shape) for t in shared)
 
     def loss(
@@ -73,7 +74,8 @@ class SideBySide:
         at: Int[Tensor, "token"],
         answers: Int[Tensor, "token"],
     ) -> Float[Tensor, ""]:
-        """Of one model."""
+        """Mean cross-entropy of one model over the tokens to predict."""
+        # [token d_vocab]
         logits, smoothing = model.logits_at(tokens, at), self.of_one.label_smoothing
         losses = cross_entropy(logits, answers, reduction="none", label_smoothing=smoothing)
         return losses.mean(0)
@@ -121,6 +123,7 @@ class SideBySideTrainer(ParallelTrainer):
         started = time.perf_counter()
         super().train_step()
         losses, norms = self.last_losses.tolist(), self.last_norms.tolist()
+        # The first thing that is not finite is kept; the losses of that model are then None.
         for i, numbers in enumerate(zip(losses, norms, strict=True)):
             for what, number in zip(("loss", "gradient"), numbers, strict=True):
                 if not math.isfinite(number):

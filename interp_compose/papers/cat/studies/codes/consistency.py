@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 
 from interp_compose.errors import MissingDataError
 from interp_compose.papers.cat.models.small_encoder import SmallEncoderModel
-from interp_compose.papers.cat.studies.codes.words import Words, directions, vectors_of
+from interp_compose.papers.cat.studies.codes.words import WordPlaces, directions, vectors_of
 from interp_compose.papers.cat.text.wordpiece import WordPieceTokenizer
 from interp_compose.stats.agreement import rounding
 from interp_compose.stats.intervals import bootstrap_interval, share_interval
@@ -33,12 +33,12 @@ class Occurrences:
     """For each of some words, occurrences that are to be compared: pairs of the ``same`` kind, and
     of the ``other``."""
 
-    words: Words
+    words: WordPlaces
     same: Sequence[Int[np.ndarray, "_ 2"]]
     other: Sequence[Int[np.ndarray, "_ 2"]]
 
 
-def in_passages(words: Words, counted: Int[np.ndarray, "spelling"]) -> Occurrences:
+def in_passages(words: WordPlaces, counted: Int[np.ndarray, "spelling"]) -> Occurrences:
     """Of each word that occurs in several passages, two occurrences from two of them, and the first
     of these with an occurrence of another word, from another passage; of at most :data:`MOST`
     words, drawn by a fixed seed."""
@@ -85,7 +85,7 @@ def in_senses(
         return None
     texts = list(dict.fromkeys(one.text for one in examples))
     row = {text: i for i, text in enumerate(texts)}
-    words = Words.of(tokenizer.pieces(texts), tokenizer, n_ctx)
+    words = WordPlaces.of(tokenizer.pieces(texts), tokenizer, n_ctx)
     first: dict[tuple[int, int], int] = {}
     for index, place in enumerate(zip(words.row.tolist(), words.spelling.tolist(), strict=True)):
         first.setdefault(place, index)

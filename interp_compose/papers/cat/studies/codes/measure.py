@@ -25,7 +25,7 @@ from interp_compose.papers.cat.studies.codes.options import CodesCommand, CodesO
 from interp_compose.papers.cat.studies.codes.phrases import Phrases, phrase_rows, phrases_of
 from interp_compose.papers.cat.studies.codes.result import Codes
 from interp_compose.papers.cat.studies.codes.sememes import Own, annotated, sememe_rows
-from interp_compose.papers.cat.studies.codes.words import Words, mean_codes
+from interp_compose.papers.cat.studies.codes.words import WordPlaces, mean_codes
 from interp_compose.papers.cat.studies.pretrain.finished import FinishedEncoder, finished_encoders
 from interp_compose.papers.cat.studies.pretrain.run import PLACE, VARIANTS, PretrainingRun
 from interp_compose.papers.cat.training.sentences import Passages
@@ -69,14 +69,14 @@ def codes(runs: str | os.PathLike[str], asked: CodesOptions) -> Codes:
     return _measured(_planned(runs, asked), asked)
 
 
-class _Plan(NamedTuple):
+class _CodesPlan(NamedTuple):
     """What is known before a model is loaded: the runs, what is read, and what a result says of
     itself."""
 
     opened: list[FinishedEncoder]
     names: Sequence[str]
     """Of sememes."""
-    words: Words
+    words: WordPlaces
     counted: Int[np.ndarray, "spelling"]
     sides: Mapping[str, Mapping[int, Own]]
     questions: Mapping[str, Occurrences]
@@ -84,14 +84,14 @@ class _Plan(NamedTuple):
     config: dict[str, Any]
 
 
-def _planned(runs: str | os.PathLike[str], asked: CodesOptions) -> _Plan:
+def _planned(runs: str | os.PathLike[str], asked: CodesOptions) -> _CodesPlan:
     """Refuse what cannot be."""
     _check(asked)
     opened = _opened(runs, asked)
     run, data = opened[0].run, opened[0].data
     passages = Passages.of(data.held_out, run.n_ctx).first(asked.n_passages)
     texts = [passages.whole(i).tolist() for i in range(len(passages))]
-    words = Words.of(texts, data.tokenizer, run.n_ctx)
+    words = WordPlaces.of(texts, data.tokenizer, run.n_ctx)
     counted = np.flatnonzero(words.counts >= asked.least)
     sides = annotated(data, words, counted)
     phrases = None
@@ -113,10 +113,10 @@ def _planned(runs: str | os.PathLike[str], asked: CodesOptions) -> _Plan:
         "wordnet": senses is not None,
     }
     assert data.guiding is not None, "annotated words have sememes"
-    return _Plan(opened, data.guiding.names, words, counted, sides, questions, phrases, config)
+    return _CodesPlan(opened, data.guiding.names, words, counted, sides, questions, phrases, config)
 
 
-def _measured(plan: _Plan, asked: CodesOptions) -> Codes:
+def _measured(plan: _CodesPlan, asked: CodesOptions) -> Codes:
     tables: dict[str, Rows] = {table.name: [] for table in Codes.SCHEMA}
     for each in tqdm(plan.opened, desc="codes", unit="run", disable=not asked.progress):
         place = {name: getattr(each.run, name) for name in PLACE}
@@ -130,7 +130,7 @@ def _measured(plan: _Plan, asked: CodesOptions) -> Codes:
     )
 
 
-def _inside(opened: FinishedEncoder, plan: _Plan, asked: CodesOptions) -> dict[str, Rows]:
+def _inside(opened: FinishedEncoder, plan: _CodesPlan, asked: CodesOptions) -> dict[str, Rows]:
     """The rows of one run."""
     model = opened.model()
     spelled = plan.words.named(model.tokenizer)

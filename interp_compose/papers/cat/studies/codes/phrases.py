@@ -15,7 +15,7 @@ from torch import Tensor
 from interp_compose._public import short
 from interp_compose.errors import InputError
 from interp_compose.papers.cat.models.small_encoder import SmallEncoderModel
-from interp_compose.papers.cat.studies.codes.words import Words, directions, vectors_of
+from interp_compose.papers.cat.studies.codes.words import WordPlaces, directions, vectors_of
 from interp_compose.papers.cat.text.wordpiece import WordPieceTokenizer
 from interp_compose.tasks.load import load_pairs
 from interp_compose.tasks.rows import numbered_lines
@@ -30,7 +30,7 @@ class Phrases:
     are compared, among those of ``words``: in the phrase, alone, and the phrase's other word
     alone."""
 
-    words: Words
+    words: WordPlaces
     about: Sequence[dict[str, Any]]
     inside: Int[np.ndarray, "row"]
     alone: Int[np.ndarray, "row"]
@@ -53,7 +53,7 @@ class Phrases:
                 )
         alone = list(dict.fromkeys(part for parts in split.values() for part in parts))
         texts = [*split, *alone]
-        words = Words.of(tokenizer.pieces(texts), tokenizer, n_ctx)
+        words = WordPlaces.of(tokenizer.pieces(texts), tokenizer, n_ctx)
         of_row: list[list[int]] = [[] for _ in texts]
         for index, row in enumerate(words.row.tolist()):
             of_row[row].append(index)

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose.errors import InputError
-from interp_compose.papers.cat.studies.codes.words import Spelling, Words
+from interp_compose.papers.cat.studies.codes.words import Spelling, WordPlaces
 from interp_compose.papers.cat.studies.pretrain.data import (
     SIDES,
     PretrainingData,
@@ -26,7 +26,7 @@ PERMUTATIONS: Final = 20
 
 
 def annotated(
-    data: PretrainingData, words: Words, counted: Int[np.ndarray, "spelling"]
+    data: PretrainingData, words: WordPlaces, counted: Int[np.ndarray, "spelling"]
 ) -> dict[str, dict[int, Own]]:
     """The sememes of words that guided, and of those held out, by their places among those counted.
 

@@ -25,7 +25,7 @@ OfBlock = tuple[Float[Tensor, "word code"], Float[Tensor, "word d_model"]]
 
 
 @dataclass(frozen=True, eq=False)
-class Words:
+class WordPlaces:
     """Texts, each ``[CLS] … [SEP]``, and where their words are.
 
     ``row`` is the text of each word, ``number`` its place among the text's words, of which
@@ -40,7 +40,9 @@ class Words:
     spellings: Sequence[Spelling]
 
     @classmethod
-    def of(cls, texts: Sequence[Sequence[int]], tokenizer: WordPieceTokenizer, n_ctx: int) -> Words:
+    def of(
+        cls, texts: Sequence[Sequence[int]], tokenizer: WordPieceTokenizer, n_ctx: int
+    ) -> WordPlaces:
         """Of texts without special tokens. One that does not fit loses its end, and with it the
         last word, of which a part may be left."""
         goes_on, special = continuing(tokenizer), {*tokenizer.all_special_ids}
@@ -79,7 +81,7 @@ def composing_blocks(model: SmallEncoderModel) -> list[int]:
 
 
 def read_words(
-    model: SmallEncoderModel, words: Words, chosen: Bool[np.ndarray, "word"]
+    model: SmallEncoderModel, words: WordPlaces, chosen: Bool[np.ndarray, "word"]
 ) -> Iterator[tuple[Int[np.ndarray, "some"], dict[int, OfBlock]]]:
     """The chosen words, some at a time, and their vectors in each block that has codes.
 
@@ -145,7 +147,7 @@ def _means(
 
 
 def mean_codes(
-    model: SmallEncoderModel, words: Words, counted: Int[np.ndarray, "spelling"]
+    model: SmallEncoderModel, words: WordPlaces, counted: Int[np.ndarray, "spelling"]
 ) -> dict[int, Float[Tensor, "spelling code"]]:
     """The mean of O over all occurrences of some spellings, in each block that has codes."""
     place = np.full(len(words.spellings), -1)
@@ -162,7 +164,7 @@ def mean_codes(
 
 
 def vectors_of(
-    model: SmallEncoderModel, words: Words, chosen: Int[np.ndarray, "chosen"]
+    model: SmallEncoderModel, words: WordPlaces, chosen: Int[np.ndarray, "chosen"]
 ) -> dict[int, OfBlock]:
     """O and h_cont of chosen words, in their order, in each block that has codes."""
     wanted = np.zeros(len(words.row), dtype=bool)

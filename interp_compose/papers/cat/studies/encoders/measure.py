@@ -41,15 +41,16 @@ from interp_compose.papers.cat.tasks.squad import SpanTask, load_squad
 from interp_compose.papers.shared.grid.finished import left_out
 from interp_compose.papers.shared.grid.grid import RESULT, run_grid, swept
 from interp_compose.papers.shared.grid.sequence_run import MODEL
+from interp_compose.papers.works import WORKS
 from interp_compose.runs.files import make_folder, read_json
-from interp_compose.runs.folder import DONE, DONE_KEYS, Plan, versions_of
+from interp_compose.runs.folder import DONE, DONE_KEYS, SweepPlan, versions_of
 from interp_compose.runs.sweep import check_options
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.tasks.load import load_pairs
 from interp_compose.tasks.pairs import PairTask
 from interp_compose.tasks.table import names_of
 
-JUDGE: Final = "interp_compose.papers.cat.studies.encoders.run:judge"
+JUDGE: Final = WORKS[JUDGED]
 """The function that judges one."""
 AXES: Final = ("models", "seeds", "tasks", "outputs", "embeddings", "tuned", "shares")
 """What a later call may have more of."""
@@ -109,7 +110,7 @@ def encoders(
     out = make_folder(Path(out).absolute())
     planned = _planned(opened, labelled, tasks, out, asked)
     note_source(Path(runs), out)
-    folders = swept(Plan(JUDGED, [asdict(run) for run in planned], None, JUDGE), out, asked)
+    folders = swept(SweepPlan(JUDGED, [asdict(run) for run in planned], None, JUDGE), out, asked)
     rows = [row for folder in folders for row in read_json(folder / RESULT)["scores"]]
     trained = {each.folder.name: versions_of(each.folder) for each in opened}
     judged = {folder.name: versions_of(folder) for folder in folders}
@@ -282,8 +283,8 @@ def tasks_of(text: str) -> dict[str, PairTask | LabelledTask | SpanTask]:
         name, equals, place = part.partition("=")
         if not (name and equals and place) or name in found:
             raise OptionError(
-                f"tasks={text!r}: {part!r}: expected NAME=FOLDER (bird, paws-qqp, "
-                f"{SQUAD}, {', '.join(names_of('labelled'))}) or NAME=FILE, by commas, each name once"
+                f"tasks={text!r}: {part!r}: expected NAME=FOLDER (bird, paws-qqp, {SQUAD}, "
+                f"{', '.join(names_of('labelled'))}) or NAME=FILE, by commas, each name once"
             )
         if name == SQUAD:
             found[name] = load_squad(place)

@@ -48,9 +48,8 @@ class EncodersCommand:
     runs: Path
     """The folder that was --out of `interp-compose pretrain`."""
     tasks: str
-    """By commas, each as NAME=FOLDER: bird, paws-qqp, and labelled texts (sst, GLUE's cola, sst-2,
-    mrpc, …, and paws-swap, imdb-sst2, …: docs/tasks.md), and squad (questions, with adversarial
-    sentences); or NAME=FILE, a TSV or JSONL file of pairs with scores."""
+    """By commas, each as NAME=FOLDER: {pairs tasks}, labelled texts ({labelled tasks}), and
+    {spans tasks}; or NAME=FILE, a TSV or JSONL file of pairs with scores."""
     models: str | None = None
     """Those to judge, by commas, the first of which others are compared with; by default all that
     are finished."""

@@ -21,7 +21,7 @@ from interp_compose.papers.cat.studies.encoders.tuned import Tuning, nested
 from interp_compose.papers.cat.studies.encoders.vectors import standard_scale
 from interp_compose.papers.cat.studies.encoders.windows import (
     FrozenWords,
-    Windows,
+    QuestionWindows,
     windows_of,
     word_vectors,
 )
@@ -87,7 +87,7 @@ def span_rows(
 
 @torch.no_grad()
 def scale_of(
-    windows: Windows, output: Output
+    windows: QuestionWindows, output: Output
 ) -> tuple[Float[Tensor, "d_model"], Float[Tensor, "d_model"]]:
     """Mean and standard deviation of each component over the words of the contexts, window by
     window; where it is constant there, 1."""
@@ -110,7 +110,7 @@ def scale_of(
 
 
 @torch.no_grad()
-def answers(model: nn.Module, windows: Windows, inputs: Inputs) -> list[str]:
+def answers(model: nn.Module, windows: QuestionWindows, inputs: Inputs) -> list[str]:
     """Of each question the text of the most probable span, over all windows; empty where its
     context has no word.
 
@@ -152,7 +152,9 @@ def worst(questions: Sequence[Question], values: Sequence[float]) -> list[int]:
     return list(chosen.values())
 
 
-def _scored(output: str, split: str, windows: Windows, given: Sequence[str]) -> Iterator[Row]:
+def _scored(
+    output: str, split: str, windows: QuestionWindows, given: Sequence[str]
+) -> Iterator[Row]:
     """Means over questions; with adversarial sentences, over each question's worst variant."""
     questions = windows.questions
     right = [[text for _, text in one.answers] for one in questions]

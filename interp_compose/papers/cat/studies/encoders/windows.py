@@ -33,7 +33,7 @@ class Window:
 
 
 @dataclass(frozen=True, eq=False)
-class Windows:
+class QuestionWindows:
     """Questions, each with its context in windows: see :func:`windows_of`."""
 
     model: SmallEncoderModel
@@ -87,7 +87,7 @@ class Windows:
         return self.questions[one.question].context[begin:end]
 
 
-def windows_of(model: SmallEncoderModel, questions: Sequence[Question]) -> Windows:
+def windows_of(model: SmallEncoderModel, questions: Sequence[Question]) -> QuestionWindows:
     """Each question and its context as BERT reads a pair; a context that is too long in several
     windows, each of which begins in the middle of the one before.
 
@@ -114,7 +114,9 @@ def windows_of(model: SmallEncoderModel, questions: Sequence[Question]) -> Windo
         )
     ]
     cut = np.array([len(ids) > most for ids in asked], dtype=bool)
-    return Windows(model, questions, windows, [places[one.context] for one in questions], cut)
+    return QuestionWindows(
+        model, questions, windows, [places[one.context] for one in questions], cut
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +124,7 @@ class FrozenWords:
     """Words' vectors of an encoder that stays as it is, each component less a mean and over a
     scale, computed as they are asked for."""
 
-    windows: Windows
+    windows: QuestionWindows
     output: Output
     mean: Float[Tensor, "d_model"]
     scale: Float[Tensor, "d_model"]

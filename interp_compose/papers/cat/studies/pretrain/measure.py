@@ -35,14 +35,15 @@ from interp_compose.papers.cat.training.several_processes import (
 )
 from interp_compose.papers.shared.grid.grid import result_of_grid, run_grid, seeds_of
 from interp_compose.papers.shared.grid.start import check_shape_left_out, keep_start
-from interp_compose.runs.folder import Plan
+from interp_compose.papers.works import WORKS
+from interp_compose.runs.folder import SweepPlan
 from interp_compose.runs.sweep import check_options
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.options import GridOptions
 from interp_compose.studies.core.output import check_folder
 from interp_compose.tasks.corpus import Documents
 
-TRAIN: Final = "interp_compose.papers.cat.studies.pretrain.run:train"
+TRAIN: Final = WORKS[WORK]
 """The function that trains them."""
 AXES: Final = ("models", "seeds")
 
@@ -111,7 +112,7 @@ def pretrain(
 
     def result(asked: PretrainOptions) -> Pretrained:
         runs, config = _planned(Path(source), Path(out).absolute(), models, asked)
-        plan = Plan(WORK, [asdict(run) for run in runs], None, TRAIN)
+        plan = SweepPlan(WORK, [asdict(run) for run in runs], None, TRAIN)
         return result_of_grid(Pretrained, plan, PLACE, config, out, asked)
 
     if is_follower():

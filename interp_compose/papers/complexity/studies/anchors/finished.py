@@ -19,7 +19,7 @@ from interp_compose.runs.files import read_json
 
 
 @dataclass(frozen=True)
-class FinishedRun:
+class FinishedPhaseRun:
     """A run that is done: what it was, where it lies, and its history."""
 
     run: PhaseRun
@@ -43,7 +43,7 @@ class FinishedRun:
         return found
 
 
-def finished_runs(runs: str | os.PathLike[str], seed: int | None = None) -> list[FinishedRun]:
+def finished_runs(runs: str | os.PathLike[str], seed: int | None = None) -> list[FinishedPhaseRun]:
     """The finished runs of one seed in the folder of a diagram, by init rate and weight decay.
 
     Args:
@@ -59,14 +59,14 @@ def finished_runs(runs: str | os.PathLike[str], seed: int | None = None) -> list
         runs, PhaseRun, work=WORK, command="interp-compose phases", varies=GRID, seed=seed
     )
     opened = [
-        FinishedRun(run, folder, read_json(folder / HISTORY)["rows"]) for run, folder in found
+        FinishedPhaseRun(run, folder, read_json(folder / HISTORY)["rows"]) for run, folder in found
     ]
     return sorted(opened, key=lambda each: each.place)
 
 
 def chosen(
-    runs: Sequence[FinishedRun], init_rates: Sequence[float], weight_decay: float
-) -> list[FinishedRun]:
+    runs: Sequence[FinishedPhaseRun], init_rates: Sequence[float], weight_decay: float
+) -> list[FinishedPhaseRun]:
     """The runs of some init rates at one weight decay, in the order asked for.
 
     Raises:

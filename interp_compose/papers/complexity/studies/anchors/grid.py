@@ -14,12 +14,13 @@ import torch
 from interp_compose.papers.complexity.grid.together import NUMBER, fit, step_bytes
 from interp_compose.papers.complexity.studies.anchors.run import PhaseRun
 from interp_compose.papers.shared.grid.grid import seeds_of, swept
-from interp_compose.runs.folder import Plan
+from interp_compose.papers.works import WORKS
+from interp_compose.runs.folder import SweepPlan
 from interp_compose.studies.core.options import GridOptions
 
 WORK: Final = "anchors"
 """What a sweep calls these runs."""
-TRAIN: Final = "interp_compose.papers.complexity.studies.anchors.run:train"
+TRAIN: Final = WORKS[WORK]
 """The function that trains them."""
 GRID: Final = ("init_rate", "weight_decay", "seed")
 """What tells the runs of a phase diagram apart."""
@@ -61,7 +62,7 @@ def trained(
     together = 1
     if torch.cuda.is_available() and asked.where == "here":
         together = at_a_time(runs, torch.cuda.get_device_properties(0).total_memory)
-    plan = Plan(work, [asdict(run) for run in runs], together, function)
+    plan = SweepPlan(work, [asdict(run) for run in runs], together, function)
     return swept(plan, out, asked)
 
 

@@ -29,12 +29,13 @@ from interp_compose.papers.shared.grid.grid import (
     run_grid,
     seeds_of,
 )
-from interp_compose.runs.folder import Plan
+from interp_compose.papers.works import WORKS
+from interp_compose.runs.folder import SweepPlan
 from interp_compose.runs.sweep import check_options
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.options import GridOptions
 
-TRAIN: Final = "interp_compose.papers.complexity.studies.concept_graphs.run:train"
+TRAIN: Final = WORKS[WORK]
 """The function that trains them."""
 AXES: Final = {"init_rates": "init_rate", "seeds": "seed"}
 """What the result calls the axes of its grid, and the fields of a run that they vary."""
@@ -63,7 +64,7 @@ def concept_graphs(
     section VII, Fig. 6; Okawa et al. 2023).
 
     Nothing is selected: the weights after the last step generate the images. What these show is
-    measured by :func:`~interp_compose.papers.complexity.tasks.concept_judge.judge`, whose own accuracy is in the
+    measured by :func:`.concept_judge.judge`, whose own accuracy is in the
     result. The extra ``images`` (diffusers) has to be installed.
 
     Runs that ``out`` holds already are not done again; a call that is interrupted goes on from
@@ -83,7 +84,7 @@ def concept_graphs(
     """
     check_options(asked.where, asked.workers, asked.slurm)
     runs = _runs(init_rates, asked)
-    plan = Plan(WORK, [asdict(run) for run in runs], None, TRAIN)
+    plan = SweepPlan(WORK, [asdict(run) for run in runs], None, TRAIN)
     judge_table = judged(runs[0].pixels)
     return result_of_grid(ConceptGraphs, plan, GRID, _config(runs), out, asked, judge=judge_table)
 

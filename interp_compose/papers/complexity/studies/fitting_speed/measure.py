@@ -40,6 +40,7 @@ from interp_compose.papers.complexity.studies.fitting_speed.result import (
 from interp_compose.papers.complexity.tasks.anchors import VIOLATIONS, AnchorTask
 from interp_compose.papers.shared.grid.grid import checked, numbers, run_grid
 from interp_compose.papers.shared.training.parallel import ParallelTrainer
+from interp_compose.papers.works import WORKS
 from interp_compose.runs.checkpoint import clear_together
 from interp_compose.runs.files import atomic_write, json_bytes, read_json
 from interp_compose.runs.folder import versions_of
@@ -243,7 +244,7 @@ def _number(loss: Tensor) -> float | None:
 
 
 WORK: Final = "fitting_speed"
-TRAIN: Final = "interp_compose.papers.complexity.studies.fitting_speed.measure:train"
+TRAIN: Final = WORKS[WORK]
 MOST_LAYERS: Final = 1000
 
 

@@ -1,6 +1,6 @@
 """Trained models from the inside: complexity control's Figs 4, 5A, 5B and 10.
 
-Figures take the tables of a :class:`~interp_compose.papers.complexity.studies.mechanism.result.Mechanism`, which
+Figures take the tables of a :class:`.mechanism.result.Mechanism`, which
 says what their columns hold; ``config`` names what the models share, for the titles.
 """
 

@@ -15,7 +15,7 @@ from interp_compose._versions import environment_versions, gathered_versions
 from interp_compose.checks import is_whole
 from interp_compose.errors import CapabilityError, InputError, OptionError
 from interp_compose.papers.complexity.studies.anchors.finished import (
-    FinishedRun,
+    FinishedPhaseRun,
     chosen,
     finished_runs,
 )
@@ -104,7 +104,7 @@ def mechanism(
     )
 
 
-def _inside(opened: FinishedRun, draw: int) -> dict[str, pd.DataFrame]:
+def _inside(opened: FinishedPhaseRun, draw: int) -> dict[str, pd.DataFrame]:
     """Every frame of one run but that of the neurons."""
     model, task = opened.model(), opened.run.task
     frames: dict[str, list[pd.DataFrame]] = {

@@ -81,8 +81,8 @@ def phase_diagram(
     check_unread("run", base, PhaseRun(), **{**axes, "seed": "first_seed"})
     if not base.hold_out:
         raise OptionError(
-            "run.hold_out=False leaves no unseen pairs, on which phases depend; ic.complexity.fitting_speed "
-            "trains such runs"
+            "run.hold_out=False leaves no unseen pairs, on which phases depend; "
+            "ic.complexity.fitting_speed trains such runs"
         )
     runs = _runs(base, init_rates, weight_decays, asked)
     folders = trained(WORK, TRAIN, runs, out, asked)

@@ -32,13 +32,14 @@ from interp_compose.papers.shared.grid.sequence_data import (
     plain,
 )
 from interp_compose.papers.shared.grid.start import check_shape_left_out, keep_start
+from interp_compose.papers.works import WORKS
 from interp_compose.runs.checksums import digest_of
 from interp_compose.runs.sweep import check_options
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.options import GridOptions
 from interp_compose.tasks.sequences import SequenceTask, load_sequences
 
-MODULE: Final = "interp_compose.papers.complexity.studies.task_phases.run"
+MODULE: Final = WORKS[WORK]
 """Where the functions are that train them."""
 
 

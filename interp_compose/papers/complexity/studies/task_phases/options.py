@@ -51,10 +51,8 @@ class TaskOfSequences:
     """Where the data come from."""
 
     task: str = "scan-turn-left"
-    """scan-turn-left and the other splits of SCAN (scan-jump, scan-length-26, …), cogs,
-    addition, addition-reversed, addition-99 (or another largest number), prontoqa, prontoqa-1 (or
-    another number of hops), or another task of `interp-compose generalise`; text and
-    concept-graphs are studies of their own."""
+    """{sequences tasks}; scan-length-26 has another cutoff, addition-99 another largest number,
+    prontoqa-1 another number of hops; text and concept-graphs are studies of their own."""
     data_dir: Path | None = None
     """Folder of the data, where they are not generated."""
 

@@ -17,7 +17,7 @@ from interp_compose.papers.complexity.models.small_decoder import SmallDecoderMo
 from interp_compose.papers.complexity.studies.task_phases.options import TaskTraining
 from interp_compose.papers.shared.grid.sequence_data import SequenceData, kept
 from interp_compose.papers.shared.grid.sequence_run import (
-    Prepared,
+    PreparedRun,
     accuracy,
     keep_run,
     train_alone,
@@ -66,7 +66,7 @@ class TaskRun(DecoderRun, TaskTraining):
         self.train_config([len(pair) for pair in self.training(data)])
 
 
-def prepared(run: TaskRun, out: Path) -> Prepared:
+def prepared(run: TaskRun, out: Path) -> PreparedRun:
     """A run of the sweep in ``out``, before its first step."""
     data = kept(out, run.data, one_sequence=True)
     if run.init_rate is None:
@@ -91,7 +91,7 @@ def prepared(run: TaskRun, out: Path) -> Prepared:
         name = "fine-tuned" if run.init_rate is None else f"γ = {run.init_rate:g}"
         keep_run(folder, about, SmallDecoderModel(model.cpu().eval(), name=name, words=data.source))
 
-    return Prepared(model, objective, schedule, keep)
+    return PreparedRun(model, objective, schedule, keep)
 
 
 @trains

@@ -20,12 +20,13 @@ from interp_compose.papers.complexity.studies.text_phases.options import (
 from interp_compose.papers.complexity.studies.text_phases.result import TextPhases
 from interp_compose.papers.complexity.studies.text_phases.run import WORK, TextRun
 from interp_compose.papers.shared.grid.grid import numbers, result_of_grid, run_grid
+from interp_compose.papers.works import WORKS
 from interp_compose.runs.sweep import check_options
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.options import GridOptions
 from interp_compose.tasks.corpus import TextCorpus, load_text
 
-MODULE: Final = "interp_compose.papers.complexity.studies.text_phases.run"
+MODULE: Final = WORKS[WORK]
 """Where the functions are that train them."""
 
 

@@ -19,7 +19,7 @@ from interp_compose.papers.complexity.studies.text_phases.data import TextData, 
 from interp_compose.papers.complexity.studies.text_phases.options import TextTraining
 from interp_compose.papers.complexity.training.text import NextToken, Windows, total_loss
 from interp_compose.papers.shared.grid.sequence_run import (
-    Prepared,
+    PreparedRun,
     keep_run,
     train_alone,
     train_together,
@@ -61,7 +61,7 @@ class TextRun(DecoderRun, TextTraining):
         self.train_config(Windows.of(self.training(data), self.n_ctx).lengths)
 
 
-def prepared(run: TextRun, out: Path) -> Prepared:
+def prepared(run: TextRun, out: Path) -> PreparedRun:
     """A run of the sweep in ``out``, before its first step."""
     data = kept(out, run.data)
     model = SmallDecoder(run.shape(d_vocab=run.vocab_size, n_ctx=run.n_ctx))
@@ -81,7 +81,7 @@ def prepared(run: TextRun, out: Path) -> Prepared:
         decoder, name = model.cpu().eval(), f"γ = {run.init_rate:g}"
         keep_run(folder, about, SmallDecoderModel(decoder, name=name, tokenizer=data.tokenizer))
 
-    return Prepared(model, objective, run.train_config(objective.lengths), keep)
+    return PreparedRun(model, objective, run.train_config(objective.lengths), keep)
 
 
 @trains

@@ -18,7 +18,7 @@ from interp_compose.papers.lrf.studies.fusion.probing import FEWEST, probe_rows,
 from interp_compose.papers.lrf.studies.fusion.reading import cut_rows
 from interp_compose.papers.lrf.studies.fusion.result import SCHEMA, Fusion
 from interp_compose.papers.lrf.studies.fusion.tokens import token_rows
-from interp_compose.papers.lrf.studies.generalise.finished import FinishedRun, finished_runs
+from interp_compose.papers.lrf.studies.generalise.finished import FinishedSequenceRun, finished_runs
 from interp_compose.papers.lrf.studies.generalise.reads import reads_by_kind
 from interp_compose.papers.lrf.studies.generalise.run import PLACE
 from interp_compose.papers.shared.grid.finished import left_out
@@ -89,7 +89,7 @@ def _check(asked: FusionOptions) -> None:
             raise OptionError(f"{name}={value!r}: expected a whole number, {least} or more")
 
 
-def _inside(opened: FinishedRun, asked: FusionOptions) -> Tables:
+def _inside(opened: FinishedSequenceRun, asked: FusionOptions) -> Tables:
     """The rows of one model."""
     model, data = opened.model(), opened.data
     tables: Tables = {"reads": [], "entropies": [], "cuts": [], "cap": [], "tokens": []}

@@ -12,7 +12,7 @@ from jaxtyping import Bool
 from interp_compose.interventions.pool_at import pool_at
 from interp_compose.interventions.pooling import shuffled_groups
 from interp_compose.models.encoder_decoder import EncoderDecoderModel
-from interp_compose.papers.lrf.grammar import ALONE, Marks
+from interp_compose.papers.lrf.grammar import ALONE, TokenKinds
 from interp_compose.papers.shared.text.vocabulary import BOS
 from interp_compose.papers.shared.training.sequence_objective import EncodedPair, in_batches
 
@@ -25,7 +25,7 @@ DRAW: Final = 0
 def cap_rows(
     model: EncoderDecoderModel,
     pairs: Sequence[EncodedPair],
-    marks: Sequence[Marks],
+    marks: Sequence[TokenKinds],
     right: Bool[np.ndarray, "pair"],
 ) -> list[dict[str, Any]]:
     """Exact match with the phrases of the source pooled to their means before a layer of the

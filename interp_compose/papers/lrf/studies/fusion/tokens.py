@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from interp_compose.papers.lrf.grammar import END, LEXICAL, Marks
+from interp_compose.papers.lrf.grammar import END, LEXICAL, TokenKinds
 from interp_compose.papers.lrf.models.seq2seq import SmallSeq2Seq
 from interp_compose.papers.shared.text.vocabulary import BOS
 from interp_compose.papers.shared.training.sequence_objective import EncodedPair, in_batches
@@ -23,7 +23,7 @@ COUNTS: Final = ("n_right", "n", "n_whole", "n_pairs")
 def token_rows(
     model: SmallSeq2Seq,
     pairs: Sequence[EncodedPair],
-    marks: Sequence[Marks],
+    marks: Sequence[TokenKinds],
     types: Sequence[str],
 ) -> list[dict[str, Any]]:
     """Of each type of pairs and each kind of target token, and of all the structure together: how

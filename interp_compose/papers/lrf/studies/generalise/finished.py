@@ -17,7 +17,7 @@ from interp_compose.papers.shared.grid.sequence_run import MODEL
 
 
 @dataclass(frozen=True)
-class FinishedRun:
+class FinishedSequenceRun:
     """A run that is done: what it was, and where it lies."""
 
     run: SequenceRun
@@ -46,7 +46,7 @@ class FinishedRun:
 
 def finished_runs(
     runs: str | os.PathLike[str], models: Sequence[str] | None, seed: int | None
-) -> list[FinishedRun]:
+) -> list[FinishedSequenceRun]:
     """The finished runs of one seed in the folder of a comparison.
 
     Args:
@@ -67,7 +67,7 @@ def finished_runs(
             "for all"
         )
     found = {
-        run.model: FinishedRun(run, folder)
+        run.model: FinishedSequenceRun(run, folder)
         for run, folder in finished_of_seed(
             runs,
             SequenceRun,

@@ -25,13 +25,14 @@ from interp_compose.papers.shared.grid.sequence_data import (
     keep,
     plain,
 )
+from interp_compose.papers.works import WORKS
 from interp_compose.runs.checksums import digest_of
-from interp_compose.runs.folder import Plan
+from interp_compose.runs.folder import SweepPlan
 from interp_compose.runs.sweep import check_options
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.tasks.sequences import SequenceTask, load_sequences, report_of
 
-TRAIN: Final = "interp_compose.papers.lrf.studies.generalise.run:train"
+TRAIN: Final = WORKS[WORK]
 """The function that trains them."""
 AXES: Final = ("models", "seeds")
 
@@ -79,7 +80,7 @@ def generalise(
     check_options(asked.where, asked.workers, asked.slurm)
     runs = _runs(task, models, asked)
     keep(task.splits, Path(out).absolute())
-    plan = Plan(WORK, [asdict(run) for run in runs], None, TRAIN)
+    plan = SweepPlan(WORK, [asdict(run) for run in runs], None, TRAIN)
     return result_of_grid(Generalisation, plan, PLACE, _config(task, runs), out, asked)
 
 

@@ -73,9 +73,8 @@ class SequenceSource:
     """Where the data come from."""
 
     task: str = "scan-length"
-    """scan-length (or scan-length-26, with another cutoff), scan-jump, scan-turn-left, scan-simple,
-    cogs, cfq-mcd1, cfq-mcd2, cfq-mcd3, cognition, addition, addition-reversed, prontoqa
-    or prontoqa-answers."""
+    """{sequences tasks}; scan-length-26 has another cutoff, addition-99 another largest number,
+    prontoqa-1 another number of hops."""
     data_dir: Path | None = None
     """Folder of the data, where they are not generated."""
     limit: int | None = None

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp_compose.papers.lrf.grammar import Marks
+from interp_compose.papers.lrf.grammar import TokenKinds
 from interp_compose.papers.lrf.models.seq2seq import SmallSeq2Seq
 from interp_compose.papers.shared.text.vocabulary import BOS
 from interp_compose.papers.shared.training.sequence_objective import (
@@ -34,7 +34,7 @@ class WatchedSequence(TargetSequence):
         marks: of the pairs of each split in ``curve``.
     """
 
-    marks: Mapping[str, Sequence[Marks]] = field(kw_only=True)
+    marks: Mapping[str, Sequence[TokenKinds]] = field(kw_only=True)
 
     def evaluate(self, trainer: Any) -> Mapping[str, Sequence[Row]]:
         found: dict[str, Rows] = {"reads": [], "entropies": []}
@@ -47,7 +47,7 @@ class WatchedSequence(TargetSequence):
 
 @torch.no_grad()
 def reads_by_kind(
-    model: SmallSeq2Seq, pairs: Sequence[EncodedPair], marks: Sequence[Marks]
+    model: SmallSeq2Seq, pairs: Sequence[EncodedPair], marks: Sequence[TokenKinds]
 ) -> tuple[Rows, Rows]:
     """What each head gives the outputs of earlier layers: means over the tokens of each kind.
 

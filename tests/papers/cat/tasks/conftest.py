@@ -1,0 +1,3 @@
+"""Fixtures of the library's tests of this kind."""
+
+from tests.tasks.conftest import data_dir as data_dir
