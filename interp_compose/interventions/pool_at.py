@@ -119,7 +119,8 @@ def pool_at(
     layer = resolve_layer(layer, model.n_layers)
     check_groups(model, groups, unit)
     check_own(how, model)
-    model.require(*needs(model, mode, renumber))
+    check_renumbered(model, mode, renumber)
+    model.require(*needs(mode, renumber))
     record = Pooled()
     affected: list[int] = []
 
@@ -204,17 +205,21 @@ def pool_at(
         )
 
 
-def needs(model: LensModel, mode: str, renumber: bool) -> tuple[str, ...]:
-    """The capabilities that a way of pooling relies on.
+def check_renumbered(model: LensModel, mode: str, renumber: bool) -> None:
+    """Refuse to renumber positions that stay, or that are part of the residual.
 
     Raises:
-        OptionError: positions that stay, or that are part of the residual.
+        OptionError: they are.
     """
     added = model.position_kind in ("standard", "sinusoidal")
     if renumber and (added or mode == "broadcast"):
         where = f"{model.name!r}, whose positions are part of the residual"
         of = "mode='broadcast'" if mode == "broadcast" else where
         raise OptionError(f"renumber=True has no meaning for {of}: leave it out")
+
+
+def needs(mode: str, renumber: bool) -> tuple[str, ...]:
+    """The capabilities that a way of pooling relies on."""
     if mode == "broadcast":
         return ("edit_resid",)
     return ("resume",) if renumber else ("resume", "positions")

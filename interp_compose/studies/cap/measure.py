@@ -12,7 +12,7 @@ from torch import Tensor
 
 from interp_compose.checks import check_numbers
 from interp_compose.errors import InterventionError
-from interp_compose.interventions.pool_at import needs
+from interp_compose.interventions.pool_at import check_renumbered, needs
 from interp_compose.interventions.pooling import (
     How,
     OwnPooling,
@@ -109,7 +109,8 @@ def _planned(
     check_numbers(asked.seed, asked.batch_size)
     poolings = poolings_of(asked.pooling, model)
     collapses = asked.mode == "collapse"
-    needed = ("resume", *needs(model, asked.mode, asked.renumber))
+    check_renumbered(model, asked.mode, asked.renumber)
+    needed = ("resume", *needs(asked.mode, asked.renumber))
     layers = resolve_layers(asked.layers, model.n_layers)
     remedy = "Use mode='broadcast', or shorter prompts." if collapses else None
     items, skipped = prepared(remedy)

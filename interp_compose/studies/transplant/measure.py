@@ -115,7 +115,7 @@ def transplant(
         several=asked.multi_token_answers,
         on_bad=asked.on_bad,
     )
-    model.require("resume", *needs(model, "collapse", False))
+    model.require("resume", *needs("collapse", False))
     vectors: tuple[Vector, ...] = VECTORS if asked.controls else ("transplant",)
     streams = len(layers) * len(poolings) * len(vectors)
     streams *= max(len(item.target.rows) for item in items)
