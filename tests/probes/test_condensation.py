@@ -183,7 +183,7 @@ def test_what_it_refuses() -> None:
             measure(W)
         with pytest.raises(InputError, match=r"W has the shape \(0, 5\); expected matrices"):
             measure(torch.zeros(0, 5))
-        with pytest.raises(InputError, match=r"torch.sparse_coo, on cpu.*to_dense\(\)"):
+        with pytest.raises(InputError, match=r"torch.sparse_coo.*to_dense\(\)"):
             measure(torch.eye(3).to_sparse())
     with pytest.raises(InputError, match="d=0: expected a number of dimensions"):
         random_abs_cosine(0)

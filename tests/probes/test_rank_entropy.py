@@ -135,9 +135,9 @@ def test_a_side_beyond_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_what_has_no_numbers_is_refused() -> None:
-    with pytest.raises(InputError, match=r"torch.sparse_coo, on cpu.*to_dense\(\)"):
+    with pytest.raises(InputError, match=r"torch.sparse_coo.*to_dense\(\)"):
         spectral_entropy(torch.eye(3).to_sparse())
-    with pytest.raises(InputError, match="is on the meta device; load its values"):
+    with pytest.raises(InputError, match="on (the )?meta.*(load its values|in memory)"):
         effective_rank(torch.eye(3, device="meta"))
     with pytest.raises(NonFiniteError, match="A has 1 NaN or infinite entries of 4"):
         spectral_entropy(torch.tensor([[1.0, math.inf], [0.0, 1.0]]))
