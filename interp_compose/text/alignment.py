@@ -68,6 +68,7 @@ def lay_out(prompts: Sequence[str], first: int = 0) -> CharacterAxis:
     lengths = np.fromiter(map(len, prompts), np.int64, len(prompts))
     base = np.concatenate([[0], np.cumsum(lengths + 1)[:-1]])
     index = np.arange(codes.size)
+    # [char]: from the right the smallest visible index so far, from the left the largest
     after = np.minimum.accumulate(np.where(visible, index, codes.size)[::-1])[::-1]
     before = np.maximum.accumulate(np.where(visible, index, -1))
     return CharacterAxis(text, prompts, base, visible, after, before)
@@ -124,6 +125,7 @@ def group_tokens(
     unit = np.cumsum(starts)  # [char]
     unit -= unit[0]
     n_units = int(unit[-1]) + 1
+    # A token over units l … r opens l + 1 … r: each of these is one with the unit before it.
     opened = np.bincount(unit[left] + 1, minlength=n_units + 1)
     closed = np.bincount(unit[right] + 1, minlength=n_units + 1)
     joined = np.cumsum(opened - closed)[:n_units] > 0  # unit u is one with unit u - 1
@@ -155,6 +157,7 @@ def _number(
     fresh[:1] = True
     fresh[1:] |= np.diff(unit[home]) != 0
     count = np.cumsum(fresh) - 1
+    # [prompt]: the first plain token of each, from whose number its units count
     lead = np.searchsorted(prompt_of[plain], np.arange(n_prompts))
     groups = np.full(special.size, -1, dtype=np.int64)
     groups[plain] = count - count[lead][prompt_of[plain]]
@@ -174,6 +177,7 @@ def _covering(
     size = axis.visible.size
     if end.size and (begin.min() < 0 or end.max() > size or np.any(begin > end)):
         raise AlignmentError("the tokenizer's offsets leave the text; use another tokenizer")
+    # [char+1]: +1 where a token begins, -1 where one ends; 0 in the sum is in no token
     depth = np.bincount(begin, minlength=size + 1) - np.bincount(end, minlength=size + 1)
     left, joined = np.arange(size + 1), np.zeros(size + 1, dtype=bool)  # [char]: to the one before
     for char in np.flatnonzero(axis.visible & (np.cumsum(depth)[:size] == 0)).tolist():

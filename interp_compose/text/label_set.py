@@ -36,16 +36,13 @@ def checked_labels(answers: Any) -> tuple[str, ...] | None:
             "as task.labels or [' negative', ' positive']"
         )
     listed = tuple(answers) if isinstance(answers, list | tuple) else ()
-    if len(set(listed)) < 2 or len(set(listed)) < len(listed) or not _texts(listed):
+    texts = all(isinstance(label, str) and label for label in listed)
+    if len(set(listed)) < 2 or len(set(listed)) < len(listed) or not texts:
         raise OptionError(
             f"answers={str(answers)[:80]}: expected 'vocabulary', or a list of two or more "
             "labels, each once, with the space that precedes them in the answers"
         )
     return listed
-
-
-def _texts(listed: Sequence[Any]) -> bool:
-    return all(isinstance(label, str) and label for label in listed)
 
 
 def label_ids(
@@ -70,6 +67,7 @@ def label_ids(
             raise OptionError(
                 f"{told}; choose labels (answers=) of one token, with their leading space"
             ) from misfit
+    # [example label], ascending, so that argmax of equal logits takes the smallest id
     ids = np.sort(np.stack(columns, axis=1), axis=1)
     same = np.flatnonzero((np.diff(ids, axis=1) == 0).any(axis=1))
     if same.size:

@@ -50,6 +50,7 @@ def word_starts(text: str, visible: Bool[np.ndarray, "char"]) -> Bool[np.ndarray
     _split(runs)
     inner = [_inner_starts[run] for run in runs]
     counts = np.fromiter(map(len, inner), np.int64, len(inner))
+    # [inner start]: where the run of each begins
     begins = np.repeat(np.flatnonzero(starts), counts)
     starts[begins + np.fromiter(chain.from_iterable(inner), np.int64, begins.size)] = True
     return starts
