@@ -220,6 +220,7 @@ class BridgeEncoderDecoder(EncoderDecoderModel):
             return None
         first = self._blocks_of(side)[0]
         attention = (first.attn if side == "source" else first.self_attn).original_component
+        # [batch query key]: the key's position less the query's
         buckets = attention._relative_position_bucket(
             positions[:, None, :] - positions[:, :, None],
             bidirectional=not attention.is_decoder,
@@ -227,6 +228,7 @@ class BridgeEncoderDecoder(EncoderDecoderModel):
             max_distance=attention.relative_attention_max_distance,
         )
         bias: Tensor = attention.relative_attention_bias(buckets)
+        # [batch query key head] -> [batch head query key]
         return bias.permute(0, 3, 1, 2)
 
     def _blocks_of(self, side: Side) -> Sequence[Any]:

@@ -200,6 +200,7 @@ class _Probes:
             self.tokens, self.names, attention_mask=self.mask, read=self.read
         )
         self.at = self._real(self.read)
+        # The same call twice: how far the output moves when nothing was changed.
         again = model.forward(self.tokens, attention_mask=self.mask, read=self.read)
         self.noise = _distance(again, self.clean, self.at)
         # What rounding may change, in standard deviations of the logits.
@@ -213,6 +214,7 @@ class _Probes:
             return LATER_TOKENS
         other = torch.cat([self.tokens[:, :-1], self.model.shifted(self.tokens, 1)[:, -1:]], dim=1)
         outputs = self.model.forward(other, attention_mask=self.mask, read=self.read)
+        # [batch pos]: every position that has an output, but for the last
         before = self.at.clone()
         before[:, -1] = False
         change = _distance(outputs, self.clean, before)
@@ -239,6 +241,7 @@ class _Probes:
         """``outputs``, computed with mask and positions, against plain calls on single rows."""
         plain = self.model.plain_hidden if read == "hidden" else self.model.plain
         at, errors = self._real(read), []
+        # Row 0 has no padding, row 1 begins at its third token.
         for row, first in enumerate((0, 2)):
             alone = plain(self.tokens[row : row + 1, first:])[0, at[row, first:]]
             errors.append(_spread_distance(outputs[row, at[row]], alone))
@@ -277,6 +280,7 @@ class _Probes:
 
     @cached_property  # two probes ask for it
     def _resumes(self) -> Probe:
+        # 1. Each stack's first and last layer, and the middle: the last position, run from there.
         ends = {end for stack in self.model.stacks for end in (stack[0], stack[-1])}
         layers = sorted(ends | {self.model.n_layers // 2})
         valid = self.mask.bool()
@@ -284,10 +288,12 @@ class _Probes:
         for layer in layers:
             last = self._resumed(layer, self._read_last)
             worst = max(worst, _spread_distance(last[:, -1], self.clean[:, -1]))
+            # 2. What enters the layer, run without anything above it.
             entering = self.model.resid_pre(self.tokens, layer, attention_mask=self.mask)
             captured = self.resid[self.names[layer]]
             worst = max(worst, _spread_distance(entering[valid], captured[valid]))
         if self.model.n_layers > 1:
+            # 3. From the first layer to the last, without reading the output.
             stepped = self.model.run_blocks(
                 self.resid[self.names[0]],
                 0,
@@ -304,6 +310,7 @@ class _Probes:
             return ALIBI
         gone = [2, 5] if self.two_stacks else [3]  # positions that leave the sequence
         keep = [position for position in range(7) if position not in gone]
+        # 1. The whole sequence, in which nothing attends to the positions.
         if self.two_stacks:  # a mask would take them out of its stacks' own sequences as well
             with self._masked(gone, range(self.model.n_layers)):
                 full = self._resumed(0, self._read_last)
@@ -311,6 +318,7 @@ class _Probes:
             hole = self.mask.clone()
             hole[:, gone] = 0
             full = self._resumed(0, self._read_last, mask=hole)
+        # 2. The sequence without them; those that stay keep the numbers that they had.
         short = self._resumed(0, self._read_last, keep=keep)
         if not self._resumes.held:
             return self._resumes  # two wrong results may well agree
@@ -323,12 +331,15 @@ class _Probes:
             return LATER_TOKENS
         if not self._resumes.held:
             return self._resumes
+        # 1. Keys and values of the clean run, of which a stream reads positions 0 … 2.
         with self.model.keeping() as kept:
             self.model.forward(self.tokens, attention_mask=self.mask)
         before = self.mask[:, :4].clone()
         before[:, 3] = 0  # as if it belonged to the streams' first position
+        # Each stream continues its own row.
         rows = torch.arange(len(self.tokens), device=self.tokens.device)
         prefix, errors = Prefix(kept(), rows, 0, before), []
+        # 2. At some layers: the streams' three positions after the prefix, against all six at once.
         keep = [0, 1, 2, 4, 5, 6]
         for layer in sorted({0, self.model.n_layers // 2, self.model.n_layers - 1}):
             streams = self.resid[self.names[layer]]
@@ -382,6 +393,7 @@ class _Probes:
             for stack in self.model.stacks
         ]
         ends = [(f"{a}.hook_resid_pre", f"{b}.hook_resid_post") for a, b in prefixes]
+        # Every summand is 0, so that each stack has to be the identity, bit for bit.
         with self.model.hooks([(name, _zero) for name in out]):
             _, store = self.model.capture(
                 self.tokens,
@@ -410,6 +422,7 @@ class _Probes:
             """What replacing the token changes later, its keys masked in ``layers`` for all."""
             other = self.tokens.clone()
             other[:, masked] = self.model.shifted(self.tokens, 1)[:, masked]
+            # The model's own padding would be masked, whatever the edit does.
             if self.model.pad_id is not None:
                 other = other.masked_fill(other == self.model.pad_id, 0 if self.model.pad_id else 1)
             outs = []
@@ -419,9 +432,11 @@ class _Probes:
             return _distance(outs[0], outs[1], others)
 
         layers = range(self.model.n_layers)
+        # 1. Knocked out in all layers, the token has no way to the others.
         leak = effect(layers)
         if not self._is_rounding(leak):
             return Probe(False, f"the token still moves the others by {leak:.1e}")
+        # 2. A control: through the first layer of each stack alone it has one, or 1 proves nothing.
         if self.model.n_layers > 1:
             opened = [stack[0] for stack in self.model.stacks]
             control = min(effect([layer for layer in layers if layer != one]) for one in opened)
@@ -502,9 +517,11 @@ class _MaskedKeys:
     def scores(self, scores: Tensor) -> Tensor:
         keys = self.model.at_side(self.keys, self.site.keys)
         sinks = scores.shape[-1] - keys.shape[1]  # columns of the softmax that are no positions
+        # [batch 1 1 key]
         keys = torch.nn.functional.pad(keys, (0, sinks), value=False)[:, None, None, :]
         # A model in float16 may mask scores in float32 by float16's lowest number.
         unmasked = scores > torch.finfo(torch.float16).min / 2
+        # [batch head query 1]: no key is left, and the pattern below becomes 0
         self.emptied = ~(unmasked & ~keys).any(-1, keepdim=True)
         return scores.masked_fill(keys, torch.finfo(scores.dtype).min)
 

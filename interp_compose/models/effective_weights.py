@@ -121,6 +121,7 @@ def places(
     run: nn.Module | None = getattr(lens, "original_model", None)
     inside = {one for part in parts for one in part.modules() if INSERTED in one._modules}
     for holder in () if run is None else (*run.modules(), lens):
+        # A list is no part by itself: its entries are by number, and one more says that it ends.
         held: dict[str, nn.Module | None] = {}
         for at, part in holder._modules.items() if not isinstance(holder, nn.ModuleList) else ():
             if isinstance(part, nn.ModuleList):
@@ -168,6 +169,7 @@ def deep_copied(value: Any, memo: dict[int, Any]) -> Any:
         forward = vars(part).get("forward")
         function = getattr(forward, "__func__", forward)
         if isinstance(function, FunctionType):
+            # The same code on new cells: each module that it holds is replaced by its copy.
             cells = tuple(CellType(here(cell.cell_contents)) for cell in function.__closure__ or ())
             defaults = tuple(map(here, function.__defaults__ or ()))
             own = FunctionType(
@@ -192,12 +194,15 @@ def _multiplies(module: nn.Module) -> bool:
 
 def _plain(module: nn.Module) -> nn.Module | None:
     """A plain layer that computes what ``module`` does in evaluation mode; None where none does."""
+    # 1. A plain layer by its class: the weight is an attribute, maybe one that torch computes.
     kinds = [kind for kind in (nn.Embedding, nn.Linear, Conv1D) if isinstance(module, kind)]
     # A bias that is a buffer is of zeros, added by TransformerLens.
     bias = None if "bias" in module._buffers else getattr(module, "bias", None)
     own = [_with(kind, module.weight, bias) for kind in kinds]
     if own and _multiplies(module):  # by a weight that torch's parametrizations compute
         return own[0]
+    # 2. The input: random vectors as wide as some axis of a weight, the first width that f takes.
+    # f reads [2 3 width] or, where no width fits, the ids 0 … rows-1 of a table.
     tensors = [one for one in (*module.parameters(), *module.buffers()) if one.is_floating_point()]
     sizes = sorted({size for one in tensors for size in one.shape if size > 1}, reverse=True)
     generator, f = torch.Generator().manual_seed(0), _function(module)
@@ -208,19 +213,25 @@ def _plain(module: nn.Module) -> nn.Module | None:
             y = f(x)
             break
     is_table = not x.is_floating_point()
+    # [out], relative to the largest value of each output; of a table to each entry.
     bound = 1e-6 * (y.abs() if is_table else y.abs().amax(dim=(0, 1))) + 1e-12
+    # 3. A plain layer inside that computes the same: its weight is the one that acts.
     inner = [one for one in module.modules() if _multiplies(one) and one._parameters]
     for one in (*inner, *own):
         with suppress(Exception):
             if (_function(one)(x) - y).abs().le(bound).all():
                 return one
+    # 4. Else measured, and compared with f on input from which it was not measured.
     kind: Any
     bias = None
     if is_table:
+        # Rows of the table are f of each id, less the scale that a forward pass multiplies with.
+        # Reversed ids show whether a row depends on the id alone, not on its place.
         scales = (getattr(one, "embed_scale", None) for one in module.modules())
         weight = y / next((scale for scale in scales if scale is not None), 1.0)
         kind, computed = nn.Embedding, f(x.flip(0)[None])[0].flip(0)
     else:
+        # b = f(0) [out] and W = f(I) - b, [in out] as in a Conv1D
         shift = f(torch.zeros_like(x[:1, :1]))[0, 0]
         weight = f(torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)[None])[0] - shift
         kind, computed = Conv1D, x @ weight + shift
@@ -250,6 +261,7 @@ def _function(module: nn.Module) -> Callable[[Tensor], Tensor]:
         for hooks in (part._forward_pre_hooks, part._forward_hooks):
             for key in [key for key, hook in hooks.items() if not of_a_framework(hook)]:
                 del hooks[key]
+    # In float64 by functional_call alone: the module's own tensors, and their graph, are kept.
     own = (*module.named_parameters(), *module.named_buffers())
     state = {name: one.double() if one.is_floating_point() else one for name, one in own}
     return lambda x: functional_call(twin, state, (x,))

@@ -62,6 +62,7 @@ class EmbeddingReader:
         else:
             index = torch.arange(counted.shape[1], device=counted.device)
             outside = len(index) if self.how == "cls" else -1
+            # [batch pos]: each counted position, and elsewhere a number that is never first (last)
             positions = index.expand_as(counted).masked_fill(counted == 0, outside)
             position = positions.amin(dim=1) if self.how == "cls" else positions.amax(dim=1)
             out = hidden[torch.arange(len(position), device=counted.device), position].float()

@@ -123,6 +123,7 @@ class EncoderModel(BridgeModel):
     ) -> Float[Tensor, "stream pos d_model"]:
         """Blocks one after another; every query attends to every key that the mask marks with 1."""
         lowest = torch.finfo(resid.dtype).min
+        # [stream 1 1 key]
         bias = (1 - mask[:, None, None, :]).to(resid.dtype) * lowest
         for layer in layers:
             out = self.lens.blocks[layer](resid, attention_mask=bias)

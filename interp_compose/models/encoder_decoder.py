@@ -59,12 +59,14 @@ class SideLayout:
         counts = chosen.sum(dim=1)
         own = torch.arange(int(counts.max()), device=chosen.device)
         mask = (own < counts[:, None]).long()
+        # [batch own]: a stable sort brings the chosen positions to the front, in order
         order = torch.sort((~chosen).int(), dim=1, stable=True).indices[:, : len(own)]
         return cls(order * mask, mask)
 
     def take(self, joint: Tensor) -> Tensor:
         """``[batch pos ...]`` at the side's own positions; 0 where there is none."""
         rows = torch.arange(len(joint), device=joint.device)[:, None]
+        # [batch own 1 …]
         empty = self.mask.view(*self.mask.shape, *[1] * (joint.ndim - 2)) == 0
         return joint[rows, self.index].masked_fill(empty, 0)
 
@@ -74,6 +76,7 @@ class SideLayout:
         """``joint``, written to in place: the side's own vectors at its positions, narrower ones
         filled up with zeros."""
         own = torch.nn.functional.pad(own, (0, joint.shape[2] - own.shape[2]))
+        # [token] each: the row, and the place in the side's own sequence
         row, slot = self.mask.nonzero(as_tuple=True)
         joint[row, self.index[row, slot]] = own[row, slot]
         return joint
@@ -416,7 +419,7 @@ class EncoderDecoderModel(LensModel):
         return hooked
 
     def _has_joint_hooks(self, layer: int) -> bool:
-        """On the residual that leaves the block below, or enters ``layer``."""
+        """Whether the residual that leaves the block below, or enters ``layer``, is hooked."""
         names = (f"blocks.{layer - 1}.hook_resid_post", f"blocks.{layer}.hook_resid_pre")
         return any(self._joint_points[name]._forward_hooks for name in names)
 
@@ -432,6 +435,7 @@ class EncoderDecoderModel(LensModel):
         n_last = last_positions(read, length)
         if n_last < length:
             places = torch.arange(length - n_last, length, device=resid.device)
+            # [batch own n_last]: is this target token at one of the last joint positions?
             at_place = (target.index[:, :, None] == places) & (target.mask == 1)[:, :, None]
             logits = self._unembed(resid[:, -n_last:])
             return logits.masked_fill(~at_place.any(dim=1)[:, :, None], torch.nan)

@@ -114,6 +114,7 @@ def _rotation(attention: Any, position_ids: Int[Tensor, "stream pos"]) -> Any:
         if longest > attention.rotary_cos.shape[0]:
             attention._extend_rotary_embeddings(longest)
         first, rest = x[..., :rotary_dim], x[..., rotary_dim:]
+        # [stream pos 1 rotary_dim]: the same for every head
         cos = attention.rotary_cos[position_ids, None, :].to(x.dtype)
         sin = attention.rotary_sin[position_ids, None, :].to(x.dtype)
         return torch.cat([first * cos + attention.rotate_every_two(first) * sin, rest], dim=-1)

@@ -92,6 +92,7 @@ class OwnForward:
                             0, size, (min(of_target, longest),), generator=generator
                         )
                         arguments["decoder_input_ids"] = target[None].to(_device(module))
+                        # [source+target]: ids of target tokens come after the source vocabulary.
                         ids = torch.cat([ids, target + config.vocab_size])
                     out = module(**arguments)
                     texts.append(ids)
@@ -129,6 +130,7 @@ class OwnForward:
         with _random(self.adapters):
             for padding, outputs in self._calls(model):
                 for output, expected in zip(outputs, self.outputs, strict=True):
+                    # Of an encoder–decoder the last positions, which are the target's.
                     error = _relative_error(output.cpu()[-len(expected) :], expected)
                     if error > largest:
                         largest, text = error, f"a text of {len(expected)} tokens, {padding}"
@@ -140,9 +142,12 @@ class OwnForward:
         this class and config is wrapped right."""
         from interp_compose.models.load import load_model
 
+        # 1. The wrapped model as it is, and with the same weights in float32.
         rounded = [output for _, outputs in self._calls(model) for output in outputs]
         with _in_float32(model.lens):
             exact = [output for _, outputs in self._calls(model) for output in outputs]
+        # 2. How far from float32 the module by its own forward pass is, and the wrapped one.
+        # The texts come twice, padded on the left and on the right.
         own = wrapped = 0.0
         for output, right, expected in zip(rounded, exact, [*self.outputs] * 2, strict=True):
             output, right = (one.cpu()[-len(expected) :] for one in (output, right))
@@ -156,6 +161,7 @@ class OwnForward:
                 f"the most part, by {own:.2g} standard deviations others than with the same "
                 "weights in float32. Load it in float32 (dtype='float32', or module.float())."
             )
+        # 3. Rounding may hide another formula: two layers of this config in float32 would show it.
         if small := small_random_model(getattr(model.lens, "original_model", None)):
             load_model(small)
         return True
@@ -223,6 +229,7 @@ def small_random_model(module: Any) -> Any | None:
         for weight in model.parameters():
             if weight.ndim > 1:
                 noise = torch.randn(weight.shape, generator=generator)
+                # Products with a variance of 4: scores are large, and no softmax is nearly uniform.
                 weight.copy_(noise * 2 / weight.shape[-1] ** 0.5)
     return model
 
@@ -255,6 +262,7 @@ def _in_float32(lens: Any) -> Iterator[None]:
     found = {id(t): t for part in parts for t in (*part.parameters(), *part.buffers())}
     kept = [(tensor, tensor.data) for tensor in found.values() if tensor.is_floating_point()]
     try:
+        # `.data` alone changes, so that weights that are tied stay one.
         for tensor, data in kept:
             tensor.data = data.float()
         yield
@@ -275,6 +283,7 @@ def _random(weights: Sequence[Tensor]) -> Iterator[None]:
     try:
         for weight in weights:
             noise = torch.randn(weight.shape, generator=generator)
+            # N(0, 1 / inputs), so that what an adapter adds is as large as what enters it.
             weight.copy_(noise / max(weight.shape[-1:], default=1) ** 0.5)
         yield
     finally:

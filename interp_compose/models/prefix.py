@@ -57,8 +57,10 @@ class Prefix:
         cache, at = DynamicCache(), slice(self.start, self.start + self.mask.shape[1])
         for layer, (keys, values) in enumerate(zip(self.kept.keys, self.kept.values, strict=True)):
             if layer in layers:
+                # [row head pos d_head] -> [stream head before d_head]
                 cache.update(keys[:, :, at][self.row], values[:, :, at][self.row], layer)
             else:
+                # For the length alone: one number per position.
                 cache.update(keys[:1, :1, at, :1], values[:1, :1, at, :1], layer)
         return cache
 

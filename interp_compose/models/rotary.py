@@ -92,6 +92,8 @@ def _limit(part: Any, kind: str, layer_type: str | None) -> LengthLimit | None:
     context = settings.get("original_max_position_embeddings")
     context = int(context or getattr(config, "max_position_embeddings", 0) or 0)
     scaled = kind == "longrope" or "dynamic" in kind
+    # 1. With a text far beyond the original context: do the angles of a short one move?
+    # 2. With one of just that length: then they may not, or there is no limit to respect.
     try:
         if not _depends(part, layer_type, 4 * max(context, N_SHORT)):
             return None
@@ -112,12 +114,15 @@ def _limit(part: Any, kind: str, layer_type: str | None) -> LengthLimit | None:
 def _depends(part: Any, layer_type: str | None, longest: int) -> bool:
     device = next((buffer.device for buffer in part.buffers()), torch.device("cpu"))
     short = torch.arange(N_SHORT, device=device)[None]
+    # [2 pos]: positions 0 … 7, and the last eight of `longest`
     both = torch.cat([short, short + longest - N_SHORT])
+    # Read for their dtype and device alone.
     values = torch.zeros((2, N_SHORT, 1), device=device)
     extra = {} if layer_type is None else {"layer_type": layer_type}
 
     def angles_of_first(positions: Tensor) -> list[Tensor]:
         angles = part(values[: len(positions)], positions, **extra)
+        # Row 0 is the short text: [pos d_rotary] of cosines, and of sines.
         return [one[0] for one in ((angles,) if isinstance(angles, Tensor) else angles)]
 
     alone = angles_of_first(short)

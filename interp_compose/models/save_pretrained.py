@@ -168,7 +168,7 @@ def _has_head(model: LensModel) -> bool:
 
 
 def _options(model: LensModel, module: Any) -> dict[str, Any]:
-    """Of the class, beside the config."""
+    """What the class takes with the config: an encoder without a head, whether it pools."""
     if _has_head(model):
         return {}
     return {"add_pooling_layer": getattr(module, "pooler", None) is not None}
@@ -200,8 +200,10 @@ def _state(model: LensModel, module: Any, clean: nn.Module) -> dict[str, Tensor]
         CapabilityError: a weight of one is missing in the other, is not on any device, or is tied
             by the config and differs from the other.
     """
+    # 1. What the module holds, and the fused projections joined again in the place of stale ones.
     live = {_own(name): weight for name, weight in module.state_dict(keep_vars=True).items()}
     joined, parts = _joined(model, module)
+    # 2. By the names of the new module: nothing may be missing, and nothing left over.
     expected = clean.state_dict(keep_vars=True)
     seen = {_memory(live[name]) for name in expected if name in live} | parts
     live |= joined
@@ -211,6 +213,7 @@ def _state(model: LensModel, module: Any, clean: nn.Module) -> dict[str, Tensor]
     for name, weight in module.named_parameters():
         if _own(name) not in expected and _memory(weight) not in seen:
             raise _unlike(model, f"its weight {_own(name)!r} has no place there")
+    # 3. On the CPU, each in memory of its own: safetensors writes no views of one storage.
     state: dict[str, Tensor] = {}
     memories: set[Any] = set()
     for name, place in expected.items():
@@ -291,6 +294,7 @@ def _fused(
     says where the entry is now, for any order in which an architecture keeps its heads.
     """
     original = wrapper.original_component
+    # 1. A copy whose entries are 1, 2, 3, …: float64 holds them exactly.
     numbered = copy.deepcopy(original).to("cpu", torch.float64)
     places: dict[str, tuple[int, nn.Parameter]] = {}
     end = 1  # 0 is what a split adds where there was nothing
@@ -299,6 +303,7 @@ def _fused(
         weight.data = ids.reshape(weight.shape)
         places[_own(name)] = end, weight
         end += weight.numel()
+    # 2. Split as TransformerLens does: each part's number says which entry its value now is.
     flat = torch.zeros(end, dtype=model.dtype)
     known = torch.zeros(end, dtype=torch.bool)
     for part, now in zip(split(numbered), held, strict=True):
@@ -311,6 +316,7 @@ def _fused(
             flat[ids], known[ids] = values, True
     if bool(flat[0] != 0):
         raise _unlike(model, "a part of a fused projection has a bias that has no place there")
+    # 3. Values back into the fused shape. Every entry of a weight has to be known, or none.
     for name, (start, weight) in places.items():
         entries = slice(start, start + weight.numel())
         if bool(known[entries].any()):

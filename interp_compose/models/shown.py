@@ -214,6 +214,7 @@ def parts(recorded: Recorded) -> Iterator[Found]:
             outcome = _nearest(model, out, [one if bias is None else one + bias for one in scaled])
             yield middle, "with weight and bias gives hook_out", outcome
             if isinstance(scale, Tensor):
+                # LayerNorm takes off the mean, RMSNorm does not.
                 centred = into - into.mean(dim=-1, keepdim=True)
                 outcome = _nearest(model, normed * scale, [into, centred])
                 yield middle, "times hook_scale is hook_in", outcome
@@ -235,6 +236,7 @@ def attention(recorded: Recorded, site: AttentionSite, softmax: Softmax | None) 
         return
     n_keys = pattern.shape[-1]
     # Columns of the softmax that are no keys, as GPT-OSS's sinks.
+    # [batch head query 0]: none, unless the softmax had more columns than there are keys
     sinks = torch.zeros_like(pattern[..., :0])
     sunk = sinks
     if softmax is not None and softmax.returned.shape[:-1] == pattern.shape[:-1]:
@@ -245,6 +247,7 @@ def attention(recorded: Recorded, site: AttentionSite, softmax: Softmax | None) 
             "is what the softmax gave",
             compared(model, pattern, expected),
         )
+    # [batch head query key+sink]
     whole = torch.cat([pattern, sunk.to(pattern)], dim=-1)
     ones = torch.ones_like(pattern[..., 0])
     sums = compared(model, whole.sum(dim=-1), ones, spread=1.0)
@@ -252,6 +255,7 @@ def attention(recorded: Recorded, site: AttentionSite, softmax: Softmax | None) 
         sums = Outcome("wrong", f"smallest weight {float(pattern.min()):.1e}")
     yield f"{place}.hook_pattern", "is not negative, and sums to 1", sums
     if not model.bidirectional and site.queries == site.keys != "source":
+        # [query key]: keys after their query
         later = torch.ones(pattern.shape[-2:], dtype=torch.bool, device=pattern.device).triu(1)
         above = float(pattern[..., later].abs().max()) if later.any() else 0.0
         outcome = Outcome("holds" if above == 0 else "wrong", f"largest weight {above:.1e}")
@@ -276,9 +280,11 @@ def _mean(model: LensModel, pattern: Tensor, v: Tensor, z: Tensor) -> Outcome:
     """Whether each head's output is the mean of its values under its pattern."""
     heads = pattern.shape[1]
     if z.numel() % (pattern.shape[0] * pattern.shape[2] * heads) == 0:
+        # [batch query head d_head]
         by_head = z.reshape(*pattern.shape[::2], heads, -1)  # some show heads side by side
         each = _by_head(v, pattern.shape[3], heads, by_head.shape[3])
         if each is not None:
+            # [batch query head d_head]
             mean = torch.einsum("bhqk,bkhd->bqhd", pattern.to(v.dtype), each)
             return compared(model, by_head, mean)
     return Outcome("not tried", f"hook_v is {list(v.shape)}, hook_z {list(z.shape)}")
@@ -291,6 +297,7 @@ def _by_head(
     where the shape does not say how."""
     if value.shape[1] != n_positions or value.numel() % (value.shape[0] * n_positions * d_head):
         return None
+    # [batch pos head_kv d_head]
     own = value.reshape(value.shape[0], n_positions, -1, d_head)
     if heads % own.shape[2]:
         return None
@@ -334,6 +341,7 @@ def _give(
     keys = _by_head(k, pattern.shape[3], heads, d_head) if k.ndim == 4 else None
     if queries is None or keys is None:
         return None
+    # [batch head query key]
     products = torch.einsum("bqhd,bkhd->bhqk", queries.float(), keys.float())
     scales = (d_head**-0.5, 1.0)
     tried = (compared(model, _softmax(products * s, pattern > 0), pattern) for s in scales)

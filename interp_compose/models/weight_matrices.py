@@ -236,7 +236,9 @@ def _turned(layer: int, name: str, stored: Tensor, model: LensModel) -> WeightMa
         return WeightMatrix(layer, name, stored)
     if stored.ndim == 2:
         return WeightMatrix(layer, name, stored.mT)
+    # [head d_model d_head] -> [head d_head d_model]; of W_O [head d_head d_model] turned likewise
     heads = stored.mT
+    # W_O: [head d_model d_head] -> [d_model head d_head] -> [d_model head·d_head]
     outputs_first = heads.movedim(1, 0) if name[:3] == "W_O" else heads
     merged = outputs_first.flatten(1) if name[:3] == "W_O" else heads.flatten(0, 1)
     return WeightMatrix(layer, name, merged, heads)
