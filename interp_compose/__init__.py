@@ -11,6 +11,7 @@ The public names are those of ``__init__.pyi``. They are imported when they are 
 """
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import lazy_loader
@@ -24,7 +25,11 @@ if in_notebook():
         import tqdm.auto  # noqa: F401
 
 _named, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
-PAPERS = ("carma", "complexity", "lrf", "cat")
+PAPERS = tuple(
+    paper
+    for paper in ("carma", "complexity", "lrf", "cat")
+    if (Path(__file__).parent / "papers" / paper).is_dir()  # who needs one not may delete it
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -4,7 +4,7 @@
 intervention at each of L layers in P ways costs P·L hooked forward passes. Here a clean pass keeps
 the residual that enters each start layer; then the blocks are run once more: at each start layer
 the edited residuals join those that joined below, and all of them run through the next blocks in
-one call. Logits are computed at the last position alone.
+one call. Logits are computed at the positions that are read alone.
 
 What lies before the first position that an intervention touches is the clean run's in every layer.
 Where the model can go on from the clean run's keys and values, it is not run (:class:`Shared`).

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from interp_compose.errors import OptionError
+
 _CALLED = '{} is called a "'
 _SENTIMENT = 'The sentiment of {} is "'
 _LABEL = "Label the sentiment of the headline in brackets: positive, neutral, or negative. [{}] ="
@@ -84,6 +86,11 @@ ALONE = Prompt("{}", "encoder–decoder (the text alone)", two_texts=True)
 
 def prompt_for(architecture: str, kind: str) -> Prompt:
     """The prompt of a task of this kind (``idm`` or ``sst``) for a model's architecture."""
+    if kind not in TEMPLATES[DEFAULT_FAMILY]:
+        raise OptionError(
+            f"no prompt for tasks of the kind {kind!r}: expected one of "
+            f"{', '.join(TEMPLATES[DEFAULT_FAMILY])}; give it one for each family in TEMPLATES"
+        )
     if architecture in TEMPLATES:
         return Prompt(TEMPLATES[architecture][kind], architecture)
     return Prompt(

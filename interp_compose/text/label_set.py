@@ -37,7 +37,7 @@ def checked_labels(answers: Any) -> tuple[str, ...] | None:
         )
     listed = tuple(answers) if isinstance(answers, list | tuple) else ()
     texts = all(isinstance(label, str) and label for label in listed)
-    if len(set(listed)) < 2 or len(set(listed)) < len(listed) or not texts:
+    if not texts or len(set(listed)) < max(2, len(listed)):
         raise OptionError(
             f"answers={str(answers)[:80]}: expected 'vocabulary', or a list of two or more "
             "labels, each once, with the space that precedes them in the answers"

@@ -162,6 +162,8 @@ def test_every_family_has_a_prompt_with_one_gap() -> None:
 
 
 def test_an_unknown_family_takes_the_default_and_says_so() -> None:
+    with pytest.raises(OptionError, match="no prompt for tasks of the kind 'capitals'"):
+        prompt_for("PhiForCausalLM", "capitals")
     prompt = prompt_for("PhiForCausalLM", "idm")
     assert prompt.template == prompt_for("GPT2LMHeadModel", "idm").template
     assert prompt.family == "GPT2LMHeadModel (default: no template for PhiForCausalLM)"

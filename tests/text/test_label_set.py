@@ -69,6 +69,7 @@ def test_each_row_has_candidates_of_its_own_and_others_are_ignored() -> None:
     ("answers", "message"),
     [
         ("labels", "answers='labels': expected 'vocabulary', or the labels to choose among"),
+        ([["a"], ["b"]], "expected 'vocabulary', or a list of two or more"),
         (["a"], "answers=['a']: expected 'vocabulary', or a list of two or more"),
         (["a", "a", "b"], "expected 'vocabulary', or a list of two or more labels, each once"),
         (["a", ""], "two or more labels"),
