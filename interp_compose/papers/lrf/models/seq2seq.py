@@ -275,8 +275,8 @@ class Seq2SeqBlock(nn.Module):
         states: Sequence[Float[Tensor, "batch pos d_model"]],
         second: Callable[[Tensor], Tensor],
     ) -> Float[Tensor, "batch pos d_model"]:
-        """The residual after fuse-attention (LRF, eqs. 9 and 10), or after what stands in its place: ``second`` is the
-        second self-attention."""
+        """The residual after fuse-attention (LRF, eqs. 9 and 10), or after what stands in its
+        place: ``second`` is the second self-attention."""
         if self.third is None:
             return resid
         if self.third == "second":
