@@ -42,7 +42,7 @@ def sst(
     report: dict[str, int | str | float] = {"source": "", "template_of": prompt.family}
     kept: dict[str, tuple[Example, ...]] = {}
     for split, path in zip(FILES, sst_files(data_dir), strict=True):
-        kept[split] = readlabelled_trees(path, prompt)
+        kept[split] = read_trees(path, prompt)
         report[f"{split}_all"] = len(kept[split])
         for label in LABELS:
             of_label = [one for one in kept[split] if one.answer == prompt.lead + label]
@@ -62,7 +62,7 @@ def sst_files(data_dir: str | Path | None) -> list[Path]:
     return data_files("sst", data_dir, list(FILES.values()), needs=needs, hint=hint)
 
 
-def readlabelled_trees(path: Path, prompt: Prompt) -> tuple[Example, ...]:
+def read_trees(path: Path, prompt: Prompt) -> tuple[Example, ...]:
     """One example per line of a file of labelled trees; ``DataFormatError`` names a bad line."""
     return tuple(
         Example(prompt(text), prompt.lead + sentiment(root / 4), tree=tree)

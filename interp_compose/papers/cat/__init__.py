@@ -4,7 +4,7 @@
 What is reproduced: an encoder that decomposes a representation into codes and composes it again,
 pre-trained beside BERT; what its codes name, and how it is fine-tuned.
 
-Read in this order: ``models/composition.py`` (codes, eqs. 1 to 5), ``models/bert.py`` (the
+Read in this order: ``models/composition.py`` (codes, eqs. 2 and 3), ``models/bert.py`` (the
 encoder), ``training/pretraining.py`` (each loss with its equation), ``studies/pretrain/run.py``
 (one training), ``encoders/`` (tasks of GLUE, SQuAD, pairs), ``codes/`` (sememes of codes).
 

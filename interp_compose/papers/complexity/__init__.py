@@ -7,7 +7,7 @@ What is reproduced: small decoders trained at an init rate γ and a weight decay
 Read in this order: ``tasks/anchors.py`` (the data, eq. 1), ``models/init.py`` (γ, section III-E),
 then in ``studies/``: ``anchors/run.py`` (one training), ``anchors/phase.py`` (which phase it is),
 ``phases/measure.py`` (the grid), ``mechanism/`` (masked circuits, condensation), ``fitting_speed/``
-(section V), ``task_phases/`` (SCAN, COGS, addition, proofs; VII), ``text_phases/`` and
+(section VIII), ``task_phases/`` (SCAN, COGS, addition, proofs; VII), ``text_phases/`` and
 ``concept_graphs/`` (Fig. 6).
 
 The public names are those of ``__init__.pyi``, and are imported when they are first used.
