@@ -38,7 +38,7 @@ check: venv
 	@touch $@
 
 test-tl3: .venv-tl3/.ready
-	$(BIN3)/python -m pytest -m tl3 tests/models tests/interventions
+	$(BIN3)/python -m pytest -m tl3 tests/models tests/interventions tests/papers
 
 # Past the bounds of pyproject.toml; prints warnings, and never fails.
 test-newest: venv
