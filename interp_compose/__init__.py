@@ -28,7 +28,7 @@ _named, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 PAPERS = tuple(
     paper
     for paper in ("carma", "complexity", "lrf", "cat")
-    if (Path(__file__).parent / "papers" / paper).is_dir()  # who needs one not may delete it
+    if (Path(__file__).parent / "papers" / paper).is_dir()  # each may be deleted
 )
 
 
@@ -39,6 +39,6 @@ def __getattr__(name: str) -> Any:
         from interp_compose.errors import did_you_mean
 
         where = [f"ic.{paper}.{name}" for paper in PAPERS if name in _named(paper).__all__]
-        told = f"; it is {' or '.join(where)}" if where else did_you_mean(name, __all__)
+        hint = f"; it is {' or '.join(where)}" if where else did_you_mean(name, __all__)
         # obj=None: Python, which knows names by obj, would add the same question
-        raise AttributeError(f"{error}{told}", name=name, obj=None) from None
+        raise AttributeError(f"{error}{hint}", name=name, obj=None) from None

@@ -170,8 +170,8 @@ def test_the_surface_is_what_it_was() -> None:
 
 
 def test_a_name_of_a_paper_is_answered_with_where_it_is() -> None:
-    told = "phase_diagram; it is ic.complexity.phase_diagram"
-    with pytest.raises(AttributeError, match=f"{re.escape(told)}$"):
+    hint = "phase_diagram; it is ic.complexity.phase_diagram"
+    with pytest.raises(AttributeError, match=f"{re.escape(hint)}$"):
         attrgetter("phase_diagram")(interp_compose)
 
 

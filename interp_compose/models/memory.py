@@ -90,9 +90,9 @@ def _persistent_buffers(model: LensModel) -> Iterator[torch.Tensor]:
 def _settings(model: LensModel) -> dict[str, Any]:
     """The wrapped Hugging Face model's config, less names and versions, or a small decoder's; of
     other models nothing."""
-    own: dict[str, Any] | None = getattr(model, "settings", None)
-    if own is not None:
-        return own
+    stated: dict[str, Any] | None = getattr(model, "settings", None)
+    if stated is not None:
+        return stated
     lens = getattr(model, "lens", None)
     config = getattr(getattr(lens, "original_model", None), "config", None)
     if config is None:

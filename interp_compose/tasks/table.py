@@ -48,7 +48,8 @@ NAMED: Final = ("name", "data_dir")
 LRF: Final = "papers.lrf.tasks"
 COMPLEXITY: Final = "papers.complexity.tasks"
 CAT: Final = "papers.cat.tasks"
-MOST_TOLD: Final = 4
+MOST_DESCRIBED: Final = 4
+"""Tasks of a kind that helps describe; of more they list the names."""
 GLUE: Final = {
     "cola": "is a sentence acceptable",
     "sst-2": "is a sentence of a review negative or positive",
@@ -137,6 +138,6 @@ def function_of(place: str) -> Any:
 def listed(kind: str) -> str:
     """Names of a kind, for help texts; of a few with what they are."""
     rows = [row for row in TASKS if row.kind == kind]
-    if len(rows) > MOST_TOLD:
+    if len(rows) > MOST_DESCRIBED:
         return ", ".join(row.name for row in rows)
     return ", ".join(f"{row.name} ({row.about})" for row in rows)
