@@ -17,7 +17,7 @@ import torch
 
 import interp_compose as ic
 from benchmarks.common import machine, run_folder, write
-from interp_compose.models.weights import copy_model
+from interp_compose.models.copying import copy_model
 from interp_compose.stats.seeds import paired_difference
 
 

@@ -19,17 +19,21 @@ Layer ``k`` always means the residual that *enters* block ``k``
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from jaxtyping import Int
 from torch import Tensor
 
 from interp_compose._public import public
 
 Span = tuple[int, int]
 """Half-open character range ``[start, end)`` in an example's prompt."""
+
+Inputs = Int[Tensor, "batch pos"] | str | Sequence[str]
+"""Token ids, or texts."""
 
 HookFn = Callable[[Tensor, Any], Tensor | None]
 """TransformerLens' hook signature: ``(activation, hook) -> replacement or None``."""

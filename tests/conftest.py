@@ -63,10 +63,9 @@ def nothing_is_synced() -> Iterator[None]:
         yield
 
 
-PROVEN: dict[str, tuple[Any, dict[str, Any]]] = {}
-"""What probes found, by kind, shape and weights of a model, where all held."""
-LEARNED = ("_d_mlp", "_block_output")
-"""What a model keeps of its probes, beside what they found."""
+PROVEN: dict[str, tuple[Any, Any]] = {}
+"""What probes found where all held, and the class of what blocks return, by kind, shape and weights
+of a model."""
 PROVERS = ("models",)
 """Folders of tests whose every model is proven, as it is for a user."""
 
@@ -77,10 +76,10 @@ def models_of_one_shape_are_proven_once(
 ) -> None:
     if set(PROVERS) & set(request.path.parts):
         return
-    from interp_compose.models import lens_model
+    from interp_compose.models import proofs
     from interp_compose.models.capabilities import Capabilities
 
-    prove = lens_model.prove_capabilities
+    prove = proofs.prove_capabilities
 
     def proven(model: Any) -> Any:
         cfg = vars(model.lens.cfg)
@@ -90,15 +89,15 @@ def models_of_one_shape_are_proven_once(
         key = f"{kind} {sorted(shape.items())} {weights}"  # NaN where one is
         if key not in PROVEN:
             found = prove(model)
-            learned = {name: vars(model).get(name) for name in LEARNED}
+            learned = vars(model).get("_block_output")
             if not all(probe.held for probe in found.probes.values()):
                 return found
             PROVEN[key] = dict(found.probes), learned
         probes, learned = PROVEN[key]
-        vars(model).update(learned)
+        vars(model)["_block_output"] = learned
         return Capabilities(dict(probes))  # tests change what was found
 
-    monkeypatch.setattr(lens_model, "prove_capabilities", proven)
+    monkeypatch.setattr(proofs, "prove_capabilities", proven)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -103,7 +103,7 @@ class World:
         shape = ic.complexity.DecoderConfig(d_vocab=97, n_ctx=61, d_model=8, d_mlp=8)
         model = ic.complexity.small_decoder(shape, init_rate=0.3, seed=0, tokenizer=self.tokenizer)
         model.require("resume", "mask_attention")  # probes run once, and are no work of a call's
-        model.n_neurons()
+        model.proofs.n_neurons()
         return model
 
     @cached_property
@@ -111,7 +111,7 @@ class World:
         torch.manual_seed(0)
         model = ic.load_model(architectures.build("GPT-2"), tokenizer=self.tokenizer)
         model.require("resume", "mask_attention")
-        model.n_neurons()
+        model.proofs.n_neurons()
         return model
 
     @cached_property

@@ -179,7 +179,9 @@ def ablate(
         raise OptionError(f"attention={attention!r} has a meaning for heads alone: leave it out.")
     if neurons is not None:
         model.require("edit_post")
-        by_layer = resolve_heads(neurons, chosen, model.n_layers, model.n_neurons(), "neuron")
+        by_layer = resolve_heads(
+            neurons, chosen, model.n_layers, model.proofs.n_neurons(), "neuron"
+        )
         for layer, numbers in by_layer.items():
             name = f"{model.prefix(layer)}.mlp.hook_post"
             ablated[name], sides[name] = numbers, model.side_of(layer)

@@ -21,9 +21,9 @@ from interp_compose.interventions.select import (
 )
 from interp_compose.models.layers import Layers
 from interp_compose.models.lens_model import LensModel
-from interp_compose.models.texts import Inputs, as_call
+from interp_compose.models.texts import as_call
 from interp_compose.tensors import seeded
-from interp_compose.types import Read
+from interp_compose.types import Inputs, Read
 
 MOST_DRAWS: Final = 10_000
 

@@ -211,7 +211,7 @@ def mask_attention(
         with pairs.of_call(tokens, mask):
             yield
 
-    with model.preparing(prepare, "mask_attention"), model.editing_attention(edits):
+    with model.open_blocks.preparing(prepare, "mask_attention"), model.editing_attention(edits):
         yield record
     if pairs.chosen and record.n_cut == 0:
         raise InterventionError(

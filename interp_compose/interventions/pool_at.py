@@ -185,12 +185,12 @@ def pool_at(
     name = f"pool_at(layer={layer}, mode={mode!r})"
     with _alone(model, mode):
         if mode == "collapse":
-            with model.around(collapse, name):
+            with model.open_blocks.around(collapse, name):
                 yield record
         else:
             with (
                 model.hooks([(f"blocks.{layer}.hook_resid_pre", spread)]),
-                model.around(note, name, model.installed[-1:]),
+                model.open_blocks.around(note, name, model.open_blocks.installed[-1:]),
             ):
                 yield record
     if record.calls == 0:

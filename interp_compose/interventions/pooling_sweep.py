@@ -22,7 +22,7 @@ from interp_compose.interventions.pooling import (
     spread_groups,
 )
 from interp_compose.interventions.streams import Finish, Shared, sweep_streams
-from interp_compose.models import lens_model
+from interp_compose.models import base
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.prefix import Kept
 
@@ -111,7 +111,7 @@ def sweep(
         return torch.cat([_pool(clean, protocol, mode) for protocol in protocols])
 
     # 3. At the last start layer the caller reads each stream, by its example.
-    def read(streams: lens_model.Streams, layer: int, row: Int[Tensor, "stream"]) -> Tensor:
+    def read(streams: base.Streams, layer: int, row: Int[Tensor, "stream"]) -> Tensor:
         return finish(streams, layer, row % batch)
 
     shared = None if kept is None else _shared(kept, attention_mask, protocols, mode, n_read)

@@ -62,8 +62,8 @@ class AblationRecord(Record):
                 yield
 
         with model.hooks(hooks):
-            installed = model.installed[-len(hooks) :]
-            with model.preparing(prepare, self._name, installed):
+            installed = model.open_blocks.installed[-len(hooks) :]
+            with model.open_blocks.preparing(prepare, self._name, installed):
                 yield
         if call_positions.chosen and self.n_changed == 0:
             raise InterventionError(

@@ -22,7 +22,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose.models import lens_model
+from interp_compose.models import base
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.prefix import Kept, Prefix
 from interp_compose.types import Read
@@ -30,7 +30,7 @@ from interp_compose.types import Read
 Edit = Callable[[slice, Int[Tensor, "stream"]], AbstractContextManager[Any]]
 """``(chunk of the streams, row of each) -> a with block`` in which blocks are run on them."""
 
-Finish = Callable[[lens_model.Streams, int, Int[Tensor, "stream"]], Tensor]
+Finish = Callable[[base.Streams, int, Int[Tensor, "stream"]], Tensor]
 """``(streams, layer, row) -> [stream …]``: what is read from each chunk of streams that enter the
 last start layer; ``row`` is each stream's place in its group."""
 
@@ -128,10 +128,10 @@ class JoinedStreams:
                     torch.arange(start, stop, device=self.mask.device) % n_rows,
                 )
 
-    def at(self, chunk: slice, rows: Int[Tensor, "stream"]) -> lens_model.Streams:
+    def at(self, chunk: slice, rows: Int[Tensor, "stream"]) -> base.Streams:
         """A chunk, and what goes with it."""
         prefix = None if self.prefix is None else self.prefix.of(rows)
-        return lens_model.Streams(self.resid[chunk], self.mask[rows], self.positions[rows], prefix)
+        return base.Streams(self.resid[chunk], self.mask[rows], self.positions[rows], prefix)
 
     def run(self, start: int, stop: int, edit: Edit | None = None) -> None:
         """All streams through blocks ``start … stop-1``, each chunk inside ``edit``."""
@@ -171,7 +171,7 @@ def capture_kept(
 
 
 def resumed(
-    model: LensModel, streams: lens_model.Streams, layer: int, *, read: Read = "last"
+    model: LensModel, streams: base.Streams, layer: int, *, read: Read = "last"
 ) -> Float[Tensor, "stream _ width"]:
     """What ``read`` names, of streams that enter block ``layer``."""
     places: Any = {"attention_mask": streams.mask, "position_ids": streams.positions}

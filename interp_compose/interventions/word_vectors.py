@@ -73,7 +73,7 @@ def word_vectors(
     check_one_stack(model, "word_vectors")
     check_tokenizer(model)
     check_evaluating(model)
-    model.refuse_wrappers("word_vectors")
+    model.open_blocks.refuse_wrappers("word_vectors")
     check_own(how, model)
     at = resolve_layer(layer, model.n_layers)
     with called_texts():

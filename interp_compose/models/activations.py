@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose.errors import OptionError, did_you_mean, warn
-from interp_compose.models.hook_proofs import field, instead_of
-from interp_compose.models.hooks import check_point, hooked, matching_hooks, takes_hooks
+from interp_compose.errors import OptionError, did_you_mean
+from interp_compose.models.base import BaseModel
 from interp_compose.models.recompute import refuse_recording
-from interp_compose.models.shown import READ_INSTEAD, hook_points
-from interp_compose.types import HookFn, Read
-
-if TYPE_CHECKING:
-    from interp_compose.models.lens_model import LensModel
-    from interp_compose.models.texts import Inputs
+from interp_compose.types import HookFn, Inputs, Read
 
 Names = str | Sequence[str] | Callable[[str], bool] | None
 """Hook points: one or several by name, those whose name a filter takes, or (None) all."""
@@ -32,23 +26,29 @@ class Activations(dict[str, Tensor]):
     ``store["resid_pre", 2]``, ``store["pattern", -1]``, ``store["embed"]``.
     """
 
-    def __init__(self, values: Mapping[str, Tensor], model: LensModel) -> None:
+    def __init__(
+        self,
+        values: Mapping[str, Tensor],
+        model: BaseModel,
+        check: Callable[[Sequence[str]], None] = lambda names: None,
+    ) -> None:
         super().__init__(values)
         self._model = model
+        self._check = check  # refuses a name of what a hook point does not show
 
     def __repr__(self) -> str:
-        return f"<{len(self)} activations: {_some(list(self))}>"
+        return f"<{len(self)} activations: {some(list(self))}>"
 
     def __missing__(self, key: Any) -> Tensor:
         points = self._model.hook_dict
         kept = {id(points[name]): name for name in self}
         for name in self._spelled(key):
             if name in points and id(points[name]) in kept:
-                self._model.proofs.prove_shown([name])
+                self._check([name])
                 return self[kept[id(points[name])]]
         raise OptionError(
             f"no activation {key!r} was kept{did_you_mean(str(key), self, 3)}; expected one of "
-            f"{len(self)}, such as {_some(list(self), 3)}, or a short form: ('resid_pre', 0)."
+            f"{len(self)}, such as {some(list(self), 3)}, or a short form: ('resid_pre', 0)."
         )
 
     def _spelled(self, key: Any) -> list[str]:
@@ -76,58 +76,19 @@ class Activations(dict[str, Tensor]):
         return dict, (dict(self),)  # a copy, and what is pickled, is a dictionary
 
 
-def captured(
-    model: LensModel,
-    tokens: Inputs,
-    names: Names,
-    *,
-    attention_mask: Int[Tensor, "batch pos"] | None,
-    grad: bool,
-    read: Read,
-) -> tuple[Float[Tensor, "batch _ width"], Activations]:
-    """The output that ``read`` names, and activations that are what their names say.
-
-    Raises:
-        OptionError: a name that the model does not have, or a filter that takes none.
-        CapabilityError: a name of a hook point that shows something else than it is named for.
-        InterventionError: a named hook point that never fired; of a filter's, that none did.
-        UserWarning: a filter took hook points that show something else; they are left out.
-    """
-    options: Any = {"attention_mask": attention_mask, "grad": grad, "read": read}
-    if isinstance(names, str) or not (names is None or callable(names)):
-        exact = [names] if isinstance(names, str) else names
-        model.proofs.prove_shown(exact)
-        return read_at(model, tokens, exact, **options)
-    matching = list(hook_points(model)) if names is None else matching_hooks(model, names)
-    chosen = [name for name in matching if takes_hooks(model, name)]
-    wrong = model.proofs.shown_otherwise(chosen)
-    if len(wrong) == len(chosen):  # nothing is left: refused as if it had been named
-        check_point(model, matching[0])
-        model.proofs.prove_shown(chosen)
-    if wrong:
-        instead = "; ".join(dict.fromkeys(map(instead_of, wrong)))
-        warn(
-            f"{len(wrong)} of {len(chosen)} hook points of {model.architecture} show something "
-            f"else than their names say, and are left out: {_some(list(wrong))}. Read instead: "
-            f"{instead}. model.capture_as_shown reads them as they are.",
-        )
-    right = [name for name in chosen if name not in wrong]
-    if names is None:
-        right += _named_otherwise(model, wrong)
-    return read_at(model, tokens, right, all_fire=False, **options)
-
-
 def read_at(
-    model: LensModel,
+    model: BaseModel,
     tokens: Inputs,
     names: Sequence[str],
     *,
-    attention_mask: Int[Tensor, "batch pos"] | None,
-    grad: bool,
-    read: Read,
+    attention_mask: Int[Tensor, "batch pos"] | None = None,
+    grad: bool = False,
+    read: Read = "logits",
     all_fire: bool = True,
+    check: Callable[[Sequence[str]], None] = lambda names: None,
 ) -> tuple[Float[Tensor, "batch _ width"], Activations]:
-    """The output, and what hook points show. Unless all have to fire, one is enough."""
+    """The output, and what hook points show. Unless all have to fire, one is enough; ``check``
+    refuses names by which the activations cannot be asked for later."""
     store: dict[str, Tensor] = {}
 
     def storing(name: str) -> HookFn:
@@ -140,22 +101,12 @@ def read_at(
 
     with (
         torch.set_grad_enabled(grad),
-        model.exclusive.held(model.name),
-        hooked(model, [(name, storing(name)) for name in names], all_fire=all_fire),
+        model.open_blocks.held(),
+        model.open_blocks.hooked([(name, storing(name)) for name in names], all_fire=all_fire),
     ):
         out = model.forward(tokens, attention_mask=attention_mask, read=read)
-    return out, Activations({name: store[name] for name in names if name in store}, model)
+    return out, Activations({name: store[name] for name in names if name in store}, model, check)
 
 
-def _named_otherwise(model: LensModel, names: Iterable[str]) -> list[str]:
-    """Other names of these hook points, which say no more than they show."""
-    points, others = model.hook_dict, dict[int, str]()
-    wrong = {id(points[name]) for name in names}
-    for name, point in points.items():
-        if id(point) in wrong and field(name) not in READ_INSTEAD:
-            others.setdefault(id(point), name)
-    return list(others.values())
-
-
-def _some(names: Sequence[str], n: int = 4) -> str:
+def some(names: Sequence[str], n: int = 4) -> str:
     return ", ".join(names[:n]) + (f" and {len(names) - n} more" if len(names) > n else "")

@@ -9,7 +9,7 @@ probe proves it per model) and takes a CAP sweep from about 15 to about 10 clean
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from importlib.metadata import version
@@ -22,14 +22,16 @@ from transformer_lens.model_bridge import TransformerBridge as TransformerBridge
 from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_from_module
 
 from interp_compose.errors import CapabilityError, InterpComposeError, first_line
+from interp_compose.models.base import Streams
 from interp_compose.models.hooks import without_hooks
-from interp_compose.models.lens_model import LensModel, Streams
+from interp_compose.models.lens_model import LensModel
 from interp_compose.models.model_files import check_report
 from interp_compose.models.own_forward import not_in_memory
 from interp_compose.models.prefix import Kept
 from interp_compose.models.recompute import running
 from interp_compose.models.rotary import length_limit
 from interp_compose.models.sentence_config import SentenceConfig
+from interp_compose.models.settled import settled
 from interp_compose.tensors import positions_from_mask
 from interp_compose.types import Read, last_positions
 
@@ -45,8 +47,6 @@ SPLITS: Mapping[str, tuple[str, ...]] = {
     "split_gate_up_matrix": ("gate", "in"),
 }
 """Functions of TransformerLens' wrappers that split a fused projection, and who holds its parts."""
-LEFT = ("_pattern", "_captured_pre_ln_residual")
-"""What an attention of TransformerLens holds on to when its call has ended, and never reads."""
 
 
 def hugging_face_model(
@@ -196,26 +196,6 @@ def check_blocks(bridge: TransformerBridge) -> None:
             f"{type(bridge.original_model).__name__} cannot be loaded: its blocks have no "
             "hook_resid_pre, and what is measured here is of one residual stream."
         )
-
-
-def settled(bridge: nn.Module) -> None:
-    """Mend what TransformerLens leaves behind in a bridge, once and for its copies too.
-
-    Attention keeps :data:`LEFT` of its last call, and with it that call's whole graph. And in a
-    bridge that :func:`copy.deepcopy` made, hooks refer weakly to modules of the original: they
-    would write there, and raise once it is gone.
-    """
-    parts: Iterable[Any] = bridge.modules()
-    for part in parts:
-        if hasattr(part, "_teardown_capture_hooks"):
-            part._teardown_capture_hooks()
-            part._maybe_wire_capture_hooks()
-        if vars(part).keys() & set(LEFT) and _forget not in part._forward_hooks.values():
-            part.register_forward_hook(_forget)
-
-
-def _forget(attention: Any, args: Any, output: Any) -> None:
-    vars(attention).update(dict.fromkeys(vars(attention).keys() & set(LEFT)))
 
 
 class BridgeModel(LensModel):

@@ -23,10 +23,11 @@ from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput
 
 from interp_compose.errors import CapabilityError
-from interp_compose.models.bridge import TransformerBridge, settled
+from interp_compose.models.base import Streams
+from interp_compose.models.bridge import TransformerBridge
 from interp_compose.models.encoder_decoder import FIRST_TARGET_POSITION, EncoderDecoderModel
-from interp_compose.models.lens_model import Streams
 from interp_compose.models.recompute import running
+from interp_compose.models.settled import settled
 from interp_compose.types import Side
 
 RELATIVE: Final = "relative_positional_bias"

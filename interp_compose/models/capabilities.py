@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -25,13 +25,12 @@ from interp_compose.errors import (
     OptionError,
     first_line,
 )
+from interp_compose.models.activations import read_at
+from interp_compose.models.attention import AttentionSite
+from interp_compose.models.base import BaseModel
 from interp_compose.models.outcomes import Outcome, Status
 from interp_compose.models.prefix import Prefix
 from interp_compose.types import HookFn, Read
-
-if TYPE_CHECKING:
-    from interp_compose.models.attention import AttentionSite
-    from interp_compose.models.lens_model import LensModel
 
 MEANING = {
     "forward": "a call with mask and positions, padded or not, equals the model's plain call",
@@ -126,7 +125,7 @@ class Capabilities:
                 )
 
 
-def prove_capabilities(model: LensModel) -> Capabilities:
+def prove_capabilities(model: BaseModel) -> Capabilities:
     """Run every probe. Two rows of seven random tokens, the second left-padded by two."""
     with torch.no_grad():
         tokens = _some_tokens(model)
@@ -148,7 +147,7 @@ def prove_capabilities(model: LensModel) -> Capabilities:
 
 @torch.no_grad()
 def prove_edits(
-    model: LensModel, names: Sequence[str], *, step: Callable[[], object] = lambda: None
+    model: BaseModel, names: Sequence[str], *, step: Callable[[], object] = lambda: None
 ) -> dict[str, Probe]:
     """By hook point, whether a random edit there changes what the model returns; ``step`` is
     called after each.
@@ -163,7 +162,7 @@ def prove_edits(
     return found
 
 
-def _some_tokens(model: LensModel) -> Int[Tensor, "batch pos"]:
+def _some_tokens(model: BaseModel) -> Int[Tensor, "batch pos"]:
     return model.random_tokens(2, 7, torch.Generator().manual_seed(0)).to(model.device)
 
 
@@ -187,7 +186,7 @@ class _Probes:
     """Tokens, their clean residuals, and what the model returns for them (logits, or an encoder's
     last hidden state); one method per capability."""
 
-    def __init__(self, model: LensModel) -> None:
+    def __init__(self, model: BaseModel) -> None:
         self.model = model
         self.tokens = _some_tokens(model)
         self.mask = torch.ones_like(self.tokens)
@@ -196,8 +195,8 @@ class _Probes:
         self.two_stacks = len(model.stacks) > 1  # four source tokens, three target tokens
         self.names = [f"blocks.{k}.hook_resid_pre" for k in range(model.n_layers)]
         self.read: Read = "hidden" if model.bidirectional else "logits"
-        self.clean, self.resid = model.capture(
-            self.tokens, self.names, attention_mask=self.mask, read=self.read
+        self.clean, self.resid = read_at(
+            model, self.tokens, self.names, attention_mask=self.mask, read=self.read
         )
         self.at = self._real(self.read)
         # The same call twice: how far the output moves when nothing was changed.
@@ -358,7 +357,7 @@ class _Probes:
         if self.model.ends_in_composition:
             return Probe(False, "its output is composed from, and is no residual", applies=False)
         name = f"blocks.{self.model.n_layers - 1}.hook_resid_post"
-        logits, store = self.model.capture(self.tokens, [name], attention_mask=self.mask)
+        logits, store = read_at(self.model, self.tokens, [name], attention_mask=self.mask)
         error = _spread_distance(self.model.unembed(store[name])[:, -1], logits[:, -1])
         return Probe(error <= self.tolerance, f"relative error {error:.1e}")
 
@@ -394,8 +393,9 @@ class _Probes:
         ]
         ends = [(f"{a}.hook_resid_pre", f"{b}.hook_resid_post") for a, b in prefixes]
         # Every summand is 0, so that each stack has to be the identity, bit for bit.
-        with self.model.hooks([(name, _zero) for name in out]):
-            _, store = self.model.capture(
+        with self.model.open_blocks.hooked([(name, _zero) for name in out]):
+            _, store = read_at(
+                self.model,
                 self.tokens,
                 [name for pair in ends for name in pair],
                 attention_mask=self.mask,
@@ -462,14 +462,13 @@ class _Probes:
             return self._copied(name) or self._edit([name], edit)
         finally:
             self.read = "hidden"
-            self.clean = self.model.encode(self.tokens, attention_mask=self.mask)
+            self.clean = self.model.forward(self.tokens, attention_mask=self.mask, read="hidden")
 
     def _copied(self, name: str) -> Probe | None:
         """A hook that returns a copy of what it was shown: None where the output stays, as it
         should. T5's norms compute another formula as soon as a hook returns a tensor."""
-        options: Any = {"attention_mask": self.mask, "read": self.read}
         try:
-            output = self.model.run_with_hooks(self.tokens, [(name, _copy)], **options)
+            output = self._under([(name, _copy)])
         except InterventionError as refusal:
             if "never fired" not in str(refusal):
                 raise
@@ -495,13 +494,13 @@ class _Probes:
             {site: _MaskedKeys(self.model, site, keys) for site in sites}
         )
 
+    def _under(self, hooks: list[tuple[str, HookFn]]) -> Float[Tensor, "batch _ width"]:
+        """The output of the probe's own call, under hooks."""
+        with self.model.open_blocks.hooked(hooks):
+            return self.model.forward(self.tokens, attention_mask=self.mask, read=self.read)
+
     def _edit(self, names: list[str], edit: Any) -> Probe:
-        edited = self.model.run_with_hooks(
-            self.tokens,
-            [(name, edit) for name in names],
-            attention_mask=self.mask,
-            read=self.read,
-        )
+        edited = self._under([(name, edit) for name in names])
         change = _distance(edited, self.clean, self.at)
         return Probe(change > 4 * self.noise, f"the output moved by {change:.1e}")
 
@@ -510,7 +509,7 @@ class _MaskedKeys:
     """Keys that no query attends to; a query that has no other attends to nothing."""
 
     def __init__(
-        self, model: LensModel, site: AttentionSite, keys: Bool[Tensor, "batch pos"]
+        self, model: BaseModel, site: AttentionSite, keys: Bool[Tensor, "batch pos"]
     ) -> None:
         self.model, self.site, self.keys = model, site, keys
 

@@ -16,9 +16,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose.errors import CapabilityError
+from interp_compose.models.base import Streams
 from interp_compose.models.bridge import BridgeModel, TransformerBridge
 from interp_compose.models.hooks import without_hooks
-from interp_compose.models.lens_model import LensModel, Streams
+from interp_compose.models.lens_model import LensModel
 from interp_compose.models.sentence_config import SentenceConfig
 from interp_compose.tensors import positions_from_mask
 from interp_compose.types import Read

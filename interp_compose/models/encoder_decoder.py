@@ -32,8 +32,9 @@ from transformer_lens.hook_points import HookPoint
 
 from interp_compose.errors import InputError, PositionError, PromptError
 from interp_compose.models.attention import AttentionSite
+from interp_compose.models.base import Streams
 from interp_compose.models.hooks import check_call, without_hooks
-from interp_compose.models.lens_model import LensModel, Streams
+from interp_compose.models.lens_model import LensModel
 from interp_compose.tensors import positions_from_mask
 from interp_compose.types import Read, Side, last_positions
 

@@ -16,7 +16,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import torch
@@ -32,12 +32,11 @@ from interp_compose.errors import (
     first_line,
     warn,
 )
+from interp_compose.models.base import BaseModel
 from interp_compose.models.hooks import in_evaluation_mode
 from interp_compose.models.outcomes import Outcome, compared, guarded
-from interp_compose.models.texts import Inputs, output_tokenizer, texts_of
-
-if TYPE_CHECKING:
-    from interp_compose.models.lens_model import LensModel
+from interp_compose.models.texts import output_tokenizer, texts_of
+from interp_compose.types import Inputs
 
 INSTEAD: Final[Mapping[str, str]] = {
     **dict.fromkeys(("inputs", "input_ids"), "pass texts or token ids first"),
@@ -78,18 +77,18 @@ class Prompt:
         return torch.nn.functional.pad(of_row, (0, length - of_prompt.shape[1]), value=fill)
 
 
-_PROMPTS: WeakKeyDictionary[LensModel, Prompt] = WeakKeyDictionary()
-_CACHES: WeakKeyDictionary[LensModel, bool] = WeakKeyDictionary()
+_PROMPTS: WeakKeyDictionary[BaseModel, Prompt] = WeakKeyDictionary()
+_CACHES: WeakKeyDictionary[BaseModel, bool] = WeakKeyDictionary()
 _WARNED: set[str] = set()
 
 
-def prompt_of(model: LensModel) -> Prompt | None:
+def prompt_of(model: BaseModel) -> Prompt | None:
     """The prompt, while a call of a generation is running; None in a call of its own."""
     return _PROMPTS.get(model)
 
 
 @contextmanager
-def growing(model: LensModel, prompt: Prompt) -> Iterator[None]:
+def growing(model: BaseModel, prompt: Prompt) -> Iterator[None]:
     """Calls go on from ``prompt`` for the length of a ``with`` block."""
     outer = _PROMPTS.get(model)
     _PROMPTS[model] = prompt
@@ -103,7 +102,7 @@ def growing(model: LensModel, prompt: Prompt) -> Iterator[None]:
 
 
 def generated(
-    model: LensModel,
+    model: BaseModel,
     inputs: Inputs,
     tokens: Int[Tensor, "batch pos"],
     mask: Int[Tensor, "batch pos"],
@@ -127,9 +126,11 @@ def generated(
             f"at most {max(limit, 0)} can follow this prompt; ask for fewer, or shorten it."
         )
     config, beside = _config(model, {**options, "max_new_tokens": max_new_tokens})
-    with model.exclusive.held(model.name), in_evaluation_mode(model.lens):
+    with model.open_blocks.held(), in_evaluation_mode(model.lens):
         caches = (
-            not model.active_hooks and options.get("use_cache") is not False and has_cache(model)
+            not model.open_blocks.active
+            and options.get("use_cache") is not False
+            and has_cache(model)
         )
         if caches:
             module = model.lens.original_model
@@ -159,7 +160,7 @@ def generated(
     return texts[0] if isinstance(inputs, str) and len(texts) == 1 else texts
 
 
-def has_cache(model: LensModel) -> bool:
+def has_cache(model: BaseModel) -> bool:
     """Whether the wrapped Hugging Face model generates, and by its cache gives the logits of calls
     of the model; tried once on a few tokens, one row padded on the left."""
     module = getattr(model.lens, "original_model", None)
@@ -172,7 +173,7 @@ def has_cache(model: LensModel) -> bool:
 
 
 @torch.no_grad()
-def keeps_and_goes_on(model: LensModel) -> Outcome:
+def keeps_and_goes_on(model: BaseModel) -> Outcome:
     """Whether generation that keeps keys and values gives the logits of generation that does not,
     as ``model.lens`` offers both or, of an encoder–decoder, the module that it wraps."""
     two_stacks = len(model.stacks) > 1
@@ -202,7 +203,7 @@ def keeps_and_goes_on(model: LensModel) -> Outcome:
         return guarded(second_token)
 
 
-def warn_of_kept_keys(model: LensModel) -> None:
+def warn_of_kept_keys(model: BaseModel) -> None:
     """Say, once for each architecture, that generation with kept keys and values is wrong: it is
     reached through ``model.lens`` and the wrapped module, past this library's own checks. Weights
     have no part in it, so that models of one config are tried once."""
@@ -225,7 +226,7 @@ def warn_of_kept_keys(model: LensModel) -> None:
         )
 
 
-def _compared(model: LensModel, module: Any) -> Outcome:
+def _compared(model: BaseModel, module: Any) -> Outcome:
     """The logits of a generation with a cache, with those of calls on the same tokens."""
     length, new = min(5, model.n_ctx - 4), 4
     tokens = model.random_tokens(2, length, torch.Generator().manual_seed(0)).to(model.device)
@@ -243,7 +244,7 @@ def _compared(model: LensModel, module: Any) -> Outcome:
     return compared(model, torch.stack(out.logits), torch.stack(called))
 
 
-def _as_function(model: LensModel, prompt: Prompt, n_given: int) -> Any:
+def _as_function(model: BaseModel, prompt: Prompt, n_given: int) -> Any:
     from interp_compose.models.hugging_face_generation import ModelAsFunction
 
     shift = model.d_vocab_source if len(model.stacks) > 1 else 0
@@ -262,7 +263,7 @@ def _as_function(model: LensModel, prompt: Prompt, n_given: int) -> Any:
 
 
 def _seen_by_hugging_face(
-    model: LensModel, prompt: Prompt
+    model: BaseModel, prompt: Prompt
 ) -> tuple[Int[Tensor, "batch given"], Bool[Tensor, "batch given"]]:
     """What new tokens are appended to, and where it is real: of an encoder–decoder, the target."""
     real = prompt.mask.bool()
@@ -275,7 +276,7 @@ def _seen_by_hugging_face(
 
 
 def _check(
-    model: LensModel,
+    model: BaseModel,
     tokens: Int[Tensor, "batch pos"],
     mask: Int[Tensor, "batch pos"],
     max_new_tokens: int,
@@ -299,8 +300,8 @@ def _check(
         )
 
 
-def _check_without_cache(model: LensModel, config: Any, options: Mapping[str, Any]) -> None:
-    acting = model.active_hooks
+def _check_without_cache(model: BaseModel, config: Any, options: Mapping[str, Any]) -> None:
+    acting = model.open_blocks.active
     why = f"{', '.join(acting[:3])} act" if acting else "this model has no cache"
     for name in READ_BY_CALLS:
         if getattr(config, name):
@@ -322,7 +323,7 @@ def _check_without_cache(model: LensModel, config: Any, options: Mapping[str, An
         )
 
 
-def _config(model: LensModel, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+def _config(model: BaseModel, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Hugging Face's generation config, and the options that go beside it. As of its ``generate``,
     an option, be it None, goes before the config that is passed, and what that leaves None is as
     the model's own config states."""
@@ -351,7 +352,7 @@ def _config(model: LensModel, options: Mapping[str, Any]) -> tuple[Any, dict[str
 
 
 def _texts(
-    model: LensModel,
+    model: BaseModel,
     prompt: Prompt,
     out: Int[Tensor, "row grown"],
     n_given: int,

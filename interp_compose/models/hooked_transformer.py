@@ -14,8 +14,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from interp_compose.models.base import Streams
 from interp_compose.models.hooks import without_hooks
-from interp_compose.models.lens_model import LensModel, Streams
+from interp_compose.models.lens_model import LensModel
 from interp_compose.tensors import positions_from_mask
 
 

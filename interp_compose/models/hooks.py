@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,14 +16,10 @@ from interp_compose.errors import (
     InputError,
     InterventionError,
     OptionError,
-    did_you_mean,
     first_line,
 )
 from interp_compose.models.recompute import acted
 from interp_compose.types import HookFn
-
-if TYPE_CHECKING:
-    from interp_compose.models.lens_model import LensModel
 
 
 class HookLog:
@@ -107,24 +102,6 @@ def _version(activation: Tensor) -> int:
     return 0 if activation.is_inference() else activation._version
 
 
-def matching_hooks(model: LensModel, hook: str | Callable[[str], bool]) -> list[str]:
-    """The hook points that a name or a predicate matches.
-
-    Raises:
-        OptionError: there are none.
-    """
-    known = model.hook_names
-    names = [hook] if isinstance(hook, str) else [name for name in known if hook(name)]
-    if not names or names[0] not in known:
-        near = did_you_mean(hook, known, 3) if isinstance(hook, str) else ""
-        near = near or f"; for example {', '.join(list(known)[:4])}."
-        raise OptionError(
-            f"no hook point matches {hook!r} on {model.name!r} ({model.architecture}){near} "
-            "model.hook_names lists all."
-        )
-    return names
-
-
 def _as_called(fn: Any, name: str) -> HookFn:
     """``fn`` as a function of two: of an activation and its hook point, which goes to its argument
     "hook", as in TransformerLens, or else is the second.
@@ -156,43 +133,6 @@ def _as_called(fn: Any, name: str) -> HookFn:
     except TypeError as misfit:
         raise OptionError(f"the hook at {name} takes {takes}: {expected}") from misfit
     return (lambda activation, hook: fn(activation, hook=hook)) if by_name else fn
-
-
-@contextmanager
-def hooked(
-    model: LensModel,
-    fwd_hooks: Sequence[tuple[str | Callable[[str], bool], HookFn]],
-    version: str | None = None,
-    *,
-    all_fire: bool = True,
-) -> Iterator[HookLog]:
-    """Hooks for the length of a ``with`` block, watched; see :meth:`LensModel.hooks`. Unless all
-    have to fire, one is enough."""
-    log = HookLog()
-    wrapped: list[tuple[str, HookFn]] = []
-    for hook, fn in fwd_hooks:
-        for name in matching_hooks(model, hook):
-            wrapped.append((name, log.watching(fn, name)))
-    with warnings.catch_warnings(), _added(model, wrapped, version):
-        warnings.filterwarnings("error", message=r"(?s).*edit is discarded")
-        try:
-            yield log
-        except UserWarning as discarded:
-            if "edit is discarded" not in str(discarded):
-                raise
-            raise InterventionError(
-                f"{model.architecture}: TransformerLens discards this edit ({discarded}). "
-                "Edit another hook point, or see the table of capabilities in the docs."
-            ) from discarded
-        finally:
-            log.open = False
-    silent = log.silent
-    if silent and (all_fire or not log.any_fired):
-        raise InterventionError(
-            f"hooks on {silent} never fired on {model.name!r} ({model.architecture}). Run "
-            "the model inside the `with` block; if you did, this architecture does not pass "
-            "through that hook point, and ic.audit(model).frame lists those that fire."
-        )
 
 
 class Edit:
@@ -254,66 +194,6 @@ def check_installed(hooks: Iterable[Installed]) -> None:
                 "including_permanent=True) or its like, so that calls after that ran without it; "
                 "leave the hooks of open blocks alone."
             )
-
-
-@contextmanager
-def _added(
-    model: LensModel, hooks: Sequence[tuple[str, HookFn]], version: str | None
-) -> Iterator[None]:
-    """Hooks at their points for the length of a ``with`` block, which removes those it added and no
-    other, in whatever order blocks end (TransformerLens' own block removes those of its depth).
-
-    They are permanent in TransformerLens' sense: its ``reset_hooks()`` leaves them.
-
-    Raises:
-        InterventionError: on leaving, one was removed all the same.
-    """
-    points = model.hook_dict
-    added: list[tuple[Any, Any, Installed]] = []
-    try:
-        for name, fn in hooks:
-            point = points[name]
-            check_point(model, name, fn)
-            point.add_hook(fn, dir="fwd", is_permanent=True)
-            handle = point.fwd_hooks[-1]
-            added.append((point, handle, Installed(point, handle.hook, f"the hook at {name}")))
-            model.installed.append(added[-1][-1])
-            model.hook_versions[id(handle)] = version
-        yield
-        check_installed(hook for _, _, hook in added)
-    finally:
-        for point, handle, hook in added:
-            handle.hook.remove()
-            point.fwd_hooks = [other for other in point.fwd_hooks if other is not handle]
-            model.installed.remove(hook)
-            model.hook_versions.pop(id(handle), None)  # Ctrl-C between the two steps
-
-
-def check_point(model: LensModel, name: str, fn: HookFn = lambda activation, hook: None) -> None:
-    """Refuse a hook point at which TransformerLens takes no hook, as it is set.
-
-    Raises:
-        OptionError: its reason.
-    """
-    check = model.lens.check_hooks_to_add
-    if name not in model.lens.hook_dict:  # the model's own, which the lens does not know
-        return
-    try:
-        if "hook_point" in signature(check).parameters:
-            check(model.hook_dict[name], name, fn)
-        else:  # the bridge of transformer-lens 3.9
-            check(name)
-    except (ValueError, AssertionError) as refusal:
-        raise OptionError(f"no hook can be added at {name!r}: {refusal}") from refusal
-
-
-def takes_hooks(model: LensModel, name: str) -> bool:
-    """Whether :func:`check_point` lets a hook pass that only looks."""
-    try:
-        check_point(model, name)
-    except OptionError:
-        return False
-    return True
 
 
 def check_call(tokens: Tensor, attention_mask: Tensor | None) -> None:

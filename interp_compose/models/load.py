@@ -170,7 +170,7 @@ def _compared(
     """The wrapped module, after a check that it computes what the module itself did."""
     with refusing(bridge.original_model):
         model = _model_on(bridge, name=name, tokenizer=tokenizer)
-        reference.check(model)
+        reference.check(model, load_model)
     warn_of_kept_keys(model)
     return model
 

@@ -6,6 +6,7 @@ encoder) gets one of zeros, which is never read: the model's ``has_head`` is Fal
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,7 @@ def encoder_around(
     if not has_head:
         setattr(whole, HEADLESS, stated)
     loaded = encoder_on(bridge_around(whole), name=name, tokenizer=tokenizer, stated=stated)
-    reference.check(loaded)
+    reference.check(loaded, partial(encoder_around, name=name, tokenizer=None))
     return loaded
 
 

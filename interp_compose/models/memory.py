@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from interp_compose.models.lens_model import LensModel
+from interp_compose.models.base import BaseModel
 
 MAX_BATCH = 64
 
 
-def fitting_batch(model: LensModel, streams: int, longest: int, most: int = MAX_BATCH) -> int:
+def fitting_batch(model: BaseModel, streams: int, longest: int, most: int = MAX_BATCH) -> int:
     """Sequences of ``longest`` positions, each in so many streams, that stay within a fixed
     budget: 1 GiB, or a tenth of the GPU; never more than ``most``."""
     budget = 2**30
@@ -26,7 +26,7 @@ def fitting_batch(model: LensModel, streams: int, longest: int, most: int = MAX_
 
 
 def batch_of_lengths(
-    model: LensModel, lengths: Sequence[int], batch_size: int | None
+    model: BaseModel, lengths: Sequence[int], batch_size: int | None
 ) -> int | None:
     """``batch_size``, or 1 where it is None and texts would change each other's results.
 
@@ -46,7 +46,7 @@ def batch_of_lengths(
     return batch_size
 
 
-def chunk_tokens(model: LensModel, length: int, *, logits: int) -> int:
+def chunk_tokens(model: BaseModel, length: int, *, logits: int) -> int:
     """Tokens per block call: few enough for a CPU's caches, or for a twentieth of a GPU.
 
     A block holds about 32 vectors of width d_model per token at its peak and, where logits are
@@ -63,7 +63,7 @@ def chunk_tokens(model: LensModel, length: int, *, logits: int) -> int:
 
 
 @torch.no_grad()
-def weights_digest(model: LensModel) -> str:
+def weights_digest(model: BaseModel) -> str:
     """Of the bytes of every parameter and persistent buffer, about a second a gigabyte, and of the
     settings with which they are used, scales of adapters and which of them act included; it differs
     between any two models."""
@@ -74,7 +74,7 @@ def weights_digest(model: LensModel) -> str:
     return digest.hexdigest()
 
 
-def _persistent_buffers(model: LensModel) -> Iterator[torch.Tensor]:
+def _persistent_buffers(model: BaseModel) -> Iterator[torch.Tensor]:
     """Buffers that belong to the weights (``persistent``), each once."""
     lens = getattr(model, "lens", None)
     visited: set[int] = set()
@@ -87,7 +87,7 @@ def _persistent_buffers(model: LensModel) -> Iterator[torch.Tensor]:
                     yield buffer
 
 
-def _settings(model: LensModel) -> dict[str, Any]:
+def _settings(model: BaseModel) -> dict[str, Any]:
     """The wrapped Hugging Face model's config, less names and versions, or a small decoder's; of
     other models nothing."""
     stated: dict[str, Any] | None = getattr(model, "settings", None)
@@ -104,7 +104,7 @@ def _settings(model: LensModel) -> dict[str, Any]:
     return settings | ({"states of adapters": states} if states else {})
 
 
-def adapter_states(model: LensModel) -> dict[str, Any]:
+def adapter_states(model: BaseModel) -> dict[str, Any]:
     """Of each adapter its scales, and which of them act or are merged: what no weight says."""
     lens: Any = getattr(model.lens, "original_model", model.lens)
     parts: Any = lens.named_modules()

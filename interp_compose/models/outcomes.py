@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from interp_compose.errors import InterpComposeError, first_line
-
-if TYPE_CHECKING:
-    from interp_compose.models.lens_model import LensModel
+from interp_compose.models.base import BaseModel
 
 Status = Literal["holds", "wrong", "discarded", "silent", "refused", "not tried"]
 
@@ -26,7 +24,7 @@ class Outcome:
 
 
 def compared(
-    model: LensModel, value: Tensor, expected: Tensor, *, spread: float | None = None
+    model: BaseModel, value: Tensor, expected: Tensor, *, spread: float | None = None
 ) -> Outcome:
     """Whether an activation is what it should be, but for rounding in the model's dtype: the
     largest difference in units of ``spread``, by default the standard deviation of what is

@@ -10,23 +10,21 @@ weights in them, since a new one adds nothing and would seem to be there.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from interp_compose.errors import CapabilityError, first_line
+from interp_compose.models.base import BaseModel
 from interp_compose.models.hooks import in_evaluation_mode
 from interp_compose.tensors import check_autocast
 from interp_compose.types import Read
-
-if TYPE_CHECKING:
-    from interp_compose.models.lens_model import LensModel
 
 LENGTHS = (2, 5, 7)
 TARGETS = (3, 2, 4)
@@ -109,20 +107,22 @@ class OwnForward:
         return cls(texts, outputs, hidden, _adapter(module), adapters)
 
     @torch.no_grad()
-    def check(self, model: LensModel) -> None:
+    def check(self, model: BaseModel, wrap: Callable[[nn.Module], object]) -> None:
         """Compare ``model``, which wraps the module now: one batch of all texts, padded left, then
-        right.
+        right. ``wrap`` wraps and checks a smaller module of the same class.
 
         Raises:
             CapabilityError: logits differ by more than rounding in the model's dtype.
             OptionError: inside ``torch.autocast``.
         """
         largest, text, tolerance = self.difference(model)
-        if largest > tolerance and not (model.dtype.itemsize == 2 and self._is_rounding(model)):
+        if largest > tolerance and not (
+            model.dtype.itemsize == 2 and self._is_rounding(model, wrap)
+        ):
             raise CapabilityError(self._refusal(model, largest, text, tolerance))
 
     @torch.no_grad()
-    def difference(self, model: LensModel) -> tuple[float, str, float]:
+    def difference(self, model: BaseModel) -> tuple[float, str, float]:
         """The largest difference, in standard deviations, for which text, and what of it may be
         rounding."""
         check_autocast(model.device, f"the check of {model.name!r} at loading")
@@ -136,12 +136,10 @@ class OwnForward:
                         largest, text = error, f"a text of {len(expected)} tokens, {padding}"
         return largest, text, TOLERANCE.get(model.dtype, DEFAULT_TOLERANCE)
 
-    def _is_rounding(self, model: LensModel) -> bool:
+    def _is_rounding(self, model: BaseModel, wrap: Callable[[nn.Module], object]) -> bool:
         """Whether the module's outputs are about as far as the wrapped one's from those with the
         same weights in float32 (in memory beside the others for that while), and a small model of
         this class and config is wrapped right."""
-        from interp_compose.models.load import load_model
-
         # 1. The wrapped model as it is, and with the same weights in float32.
         rounded = [output for _, outputs in self._calls(model) for output in outputs]
         with _in_float32(model.lens):
@@ -163,13 +161,13 @@ class OwnForward:
             )
         # 3. Rounding may hide another formula: two layers of this config in float32 would show it.
         if small := small_random_model(getattr(model.lens, "original_model", None)):
-            load_model(small)
+            wrap(small)
         return True
 
-    def _calls(self, model: LensModel) -> Iterator[tuple[str, list[Tensor]]]:
+    def _calls(self, model: BaseModel) -> Iterator[tuple[str, list[Tensor]]]:
         """Ways to run the texts, and what each text gets."""
         read: Read = "hidden" if self.hidden else "logits"
-        if model.dtype == torch.float64:  # padding is refused where it makes NaN, see LensModel
+        if model.dtype == torch.float64:  # padding is refused where it makes NaN, see BaseModel
             alone = [ids[None] for ids in self.texts]
             yield "alone", [model.probing(ids, torch.ones_like(ids), read=read)[0] for ids in alone]
             return
@@ -184,7 +182,7 @@ class OwnForward:
             rows = zip(outputs, mask.bool(), strict=True)
             yield f"padded on the {side}", [one[real] for one, real in rows]
 
-    def _refusal(self, model: LensModel, error: float, text: str, tolerance: float) -> str:
+    def _refusal(self, model: BaseModel, error: float, text: str, tolerance: float) -> str:
         start = (
             f"{model.name!r} cannot be loaded: behind TransformerLens "
             f"{version('transformer-lens')}, {model.architecture} gives other numbers than its own "

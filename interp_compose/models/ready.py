@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from interp_compose.errors import (
     CapabilityError,
@@ -12,10 +12,8 @@ from interp_compose.errors import (
     PromptError,
     TrainingModeError,
 )
+from interp_compose.models.base import BaseModel
 from interp_compose.tensors import check_autocast
-
-if TYPE_CHECKING:
-    from interp_compose.models.lens_model import LensModel
 
 
 @runtime_checkable
@@ -29,10 +27,10 @@ class TextAndIds(Protocol):
     def ids(self) -> Any: ...
 
 
-def check_model(model: LensModel) -> None:
+def check_model(model: BaseModel) -> None:
     """Refuse a model in training mode, one without a tokenizer, and one inside an intervention
     that names positions."""
-    if model.wrappers or model.preparations:
+    if model.open_blocks.wraps_calls:
         raise InterventionError(
             f"{model.name!r} is inside a block of pool_at, mask_attention or another intervention "
             "whose positions belong to other tokens; end the block first."
@@ -42,13 +40,13 @@ def check_model(model: LensModel) -> None:
     check_tokenizer(model)
 
 
-def check_unedited(model: LensModel, why: str) -> None:
+def check_unedited(model: BaseModel, why: str) -> None:
     """Refuse a model inside any intervention, or whose layers were moved; ``why`` goes on after
     "which"."""
     model.check_in_place()
-    if model.active_hooks:
-        acting = ", ".join(model.active_hooks)
-        plain = ["hook " in one for one in model.active_hooks]  # named by module and kind
+    if model.open_blocks.active:
+        acting = ", ".join(model.open_blocks.active)
+        plain = ["hook " in one for one in model.open_blocks.active]  # named by module and kind
         ends = ["end their `with` blocks"] * (not all(plain))
         ends += ["remove plain hooks (handle.remove())"] * any(plain)
         raise InterventionError(
@@ -57,7 +55,7 @@ def check_unedited(model: LensModel, why: str) -> None:
         )
 
 
-def check_evaluating(model: LensModel) -> None:
+def check_evaluating(model: BaseModel) -> None:
     """Refuse a model in training mode. That nothing in it is random then cannot be told from its
     modules: Llama, for one, has its dropout inside of a function, at a rate that its config says.
     """
@@ -68,7 +66,7 @@ def check_evaluating(model: LensModel) -> None:
         )
 
 
-def check_tokenizer(model: LensModel, passed_to: str = "load_model") -> None:
+def check_tokenizer(model: BaseModel, passed_to: str = "load_model") -> None:
     """Refuse a model without a tokenizer; ``passed_to`` is the function that takes one for it."""
     if model.tokenizer is None:
         raise InputError(
@@ -77,7 +75,7 @@ def check_tokenizer(model: LensModel, passed_to: str = "load_model") -> None:
 
 
 def check_prompts(
-    model: LensModel,
+    model: BaseModel,
     prompts: Sequence[TextAndIds],
     which: Callable[[int], str],
     *,
@@ -106,7 +104,7 @@ def check_prompts(
             )
 
 
-def check_ids(model: LensModel, highest: int, highest_answer: int = 0) -> None:
+def check_ids(model: BaseModel, highest: int, highest_answer: int = 0) -> None:
     """Refuse the largest token ids of a run, of texts and of answers, if the model does not have
     them."""
     for token, size in ((highest, model.d_vocab_source), (highest_answer, model.d_vocab)):
@@ -117,7 +115,7 @@ def check_ids(model: LensModel, highest: int, highest_answer: int = 0) -> None:
             )
 
 
-def check_one_stack(model: LensModel, what: str) -> None:
+def check_one_stack(model: BaseModel, what: str) -> None:
     """Refuse an encoder–decoder; ``what`` is what reads one text.
 
     Raises:

@@ -32,7 +32,7 @@ from interp_compose.errors import (
 from interp_compose.models.bridge import SPLITS
 from interp_compose.models.effective_weights import INSERTED, acting
 from interp_compose.models.lens_model import LensModel
-from interp_compose.models.load import LOADING_LOCK
+from interp_compose.models.load import LOADING_LOCK, load_model
 from interp_compose.models.outcomes import Outcome, Status
 from interp_compose.models.own_folder import OwnModel, new_folder
 from interp_compose.models.own_forward import OwnForward
@@ -349,7 +349,7 @@ def _check(model: LensModel, clean: Any, state: Mapping[str, Tensor], folder: Pa
             "with save_weights(model, path)."
         )
     try:
-        OwnForward.of(again.eval(), hidden=not _has_head(model)).check(model)
+        OwnForward.of(again.eval(), hidden=not _has_head(model)).check(model, load_model)
     except CapabilityError as unlike:
         raise _unlike(
             model,

@@ -9,19 +9,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from interp_compose.errors import InterpComposeError
+from interp_compose.models.activations import read_at
 from interp_compose.models.attention import AttentionSite
+from interp_compose.models.base import BaseModel
 from interp_compose.models.outcomes import Outcome, compared
 from interp_compose.types import Read
-
-if TYPE_CHECKING:
-    from interp_compose.models.lens_model import LensModel
 
 Found = tuple[str, str, Outcome]
 """Hook point, check and outcome."""
@@ -47,7 +46,7 @@ READ_INSTEAD: Final[Mapping[str, str]] = {
 """Names of fields that some architectures do not keep to, and what shows as much."""
 
 
-def hook_points(model: LensModel) -> dict[str, Any]:
+def hook_points(model: BaseModel) -> dict[str, Any]:
     """Every hook point once, by the field's name where it has one (``hook_resid_pre``), else by its
     own."""
     names: dict[int, str] = {}
@@ -63,7 +62,7 @@ class Recorded:
     """What passed through every hook point, as its hooks see it, and through the wrapped modules,
     in one call."""
 
-    def __init__(self, model: LensModel, tokens: Int[Tensor, "batch pos"]) -> None:
+    def __init__(self, model: BaseModel, tokens: Int[Tensor, "batch pos"]) -> None:
         self.model = model
         self.points = hook_points(model)
         self.fired: dict[str, int] = defaultdict(int)
@@ -77,7 +76,7 @@ class Recorded:
                 handles.callback(hook.remove)
             model.forward(tokens, read=read)
         fired = [name for name in self.points if self.fired[name]]
-        _, shown = model.capture_as_shown(tokens, fired, read=read)
+        _, shown = read_at(model, tokens, fired, read=read)
         self.values: dict[int, Any] = {id(self.points[name]): one for name, one in shown.items()}
 
     def _counting(self, name: str) -> Callable[..., None]:
@@ -127,7 +126,7 @@ class Softmax:
 
 
 def seen_by_softmax(
-    model: LensModel, tokens: Int[Tensor, "batch pos"]
+    model: BaseModel, tokens: Int[Tensor, "batch pos"]
 ) -> Mapping[AttentionSite, Softmax]:
     """What enters and leaves the softmax of every attention, whatever the hook points show; empty
     where the model's attention is not computed around one softmax."""
@@ -220,7 +219,7 @@ def parts(recorded: Recorded) -> Iterator[Found]:
                 yield middle, "times hook_scale is hook_in", outcome
 
 
-def _nearest(model: LensModel, value: Tensor, candidates: Sequence[Tensor]) -> Outcome:
+def _nearest(model: BaseModel, value: Tensor, candidates: Sequence[Tensor]) -> Outcome:
     """Whether a tensor is one of several, in whichever of them it is nearest to."""
     outcomes = [compared(model, value, one) for one in candidates]
     return next((one for one in outcomes if one.status == "holds"), outcomes[0])
@@ -276,7 +275,7 @@ def attention(recorded: Recorded, site: AttentionSite, softmax: Softmax | None) 
         yield f"{place}.hook_z", "is hook_pattern · hook_v", _mean(model, pattern, v, z)
 
 
-def _mean(model: LensModel, pattern: Tensor, v: Tensor, z: Tensor) -> Outcome:
+def _mean(model: BaseModel, pattern: Tensor, v: Tensor, z: Tensor) -> Outcome:
     """Whether each head's output is the mean of its values under its pattern."""
     heads = pattern.shape[1]
     if z.numel() % (pattern.shape[0] * pattern.shape[2] * heads) == 0:
@@ -329,7 +328,7 @@ def _queries_and_keys(
 
 
 def _give(
-    model: LensModel,
+    model: BaseModel,
     q: Tensor,
     k: Tensor,
     pattern: Float[Tensor, "batch head query key"],
@@ -357,7 +356,7 @@ def _softmax(
 
 @torch.no_grad()
 def shown_otherwise(
-    model: LensModel, tokens: Int[Tensor, "batch pos"]
+    model: BaseModel, tokens: Int[Tensor, "batch pos"]
 ) -> dict[tuple[int, str], str]:
     """Hook points of attentions that show something else than they are named for, by their identity
     and the field of their name: what is not true of them, and the figure that decided."""

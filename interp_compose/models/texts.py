@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,17 +18,13 @@ from jaxtyping import Int
 from torch import Tensor
 
 from interp_compose.errors import InputError
+from interp_compose.models.base import BaseModel
 from interp_compose.models.ready import check_ids, check_prompts, check_tokenizer
 from interp_compose.tensors import pad_left
 from interp_compose.text.alignment import lay_out, refuse_empty
 from interp_compose.text.encoding import encode
 from interp_compose.text.targets import TargetTokenizer
-
-if TYPE_CHECKING:
-    from interp_compose.models.lens_model import LensModel
-
-Inputs = Int[Tensor, "batch pos"] | str | Sequence[str]
-"""Token ids, or texts."""
+from interp_compose.types import Inputs
 
 
 class Tokenized(NamedTuple):
@@ -46,7 +42,7 @@ class _Row:
     ids: Int[np.ndarray, "pos"]
 
 
-def tokenized(model: LensModel, texts: str | Sequence[str]) -> Tokenized:
+def tokenized(model: BaseModel, texts: str | Sequence[str]) -> Tokenized:
     """One row a text, on the model's device.
 
     Raises:
@@ -72,7 +68,7 @@ def tokenized(model: LensModel, texts: str | Sequence[str]) -> Tokenized:
 
 
 def as_call(
-    model: LensModel, inputs: Inputs, attention_mask: Int[Tensor, "batch pos"] | None
+    model: BaseModel, inputs: Inputs, attention_mask: Int[Tensor, "batch pos"] | None
 ) -> tuple[Int[Tensor, "batch pos"], Int[Tensor, "batch pos"] | None]:
     """The ids and the mask of a call; texts make their own.
 
@@ -98,12 +94,12 @@ def called_texts() -> Iterator[None]:
         raise type(error)(str(error).replace("example", "text", 1)) from error
 
 
-def output_tokenizer(model: LensModel) -> Any:
+def output_tokenizer(model: BaseModel) -> Any:
     """That of what the model predicts."""
     return TargetTokenizer(model.tokenizer) if len(model.stacks) > 1 else model.tokenizer
 
 
-def texts_of(model: LensModel, rows: Sequence[Int[Tensor, "_"]]) -> list[str]:
+def texts_of(model: BaseModel, rows: Sequence[Int[Tensor, "_"]]) -> list[str]:
     """Ids that the model predicts as texts, without special tokens."""
     decode = output_tokenizer(model).decode
     plain: Any = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}

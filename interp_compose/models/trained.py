@@ -70,7 +70,7 @@ class TrainedModel:
         lens = load_model(copied_module(self.module), tokenizer=self._tokenizer)
         if self._proven is None:
             self._proven = lens.capabilities
-        lens.is_proven(self._proven)
+        lens.proofs.take_over(self._proven)
         return lens
 
 

@@ -4,62 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
-from torch import Tensor
 
 from interp_compose._public import public
-from interp_compose.errors import CapabilityError, CorruptFileError, InputError, OptionError
-from interp_compose.models.bridge import settled
-from interp_compose.models.effective_weights import deep_copied
-from interp_compose.models.hooks import in_evaluation_mode
+from interp_compose.errors import CorruptFileError, InputError, OptionError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import adapter_states
-from interp_compose.models.ready import check_unedited
 from interp_compose.runs.checksums import check_listed, check_sums, write_sums
 from interp_compose.runs.files import write_safetensors
-
-
-def copy_model(model: LensModel, memo: dict[int, Any] | None = None) -> LensModel:
-    """A deep copy, proven to compute the same and to share no weight with the original; what
-    :func:`copy.deepcopy` of a model gives.
-
-    Hooks that TransformerLens or transformers added are copied with it. ``memo`` is deepcopy's.
-
-    Raises:
-        InterventionError: hooks or ``pool_at`` blocks are open: the copy would keep them.
-        CapabilityError: the copy computes something else, or shares memory with the original.
-    """
-    check_unedited(model, "a copy would keep for good")
-    # What a call left behind, such as an attention pattern in its graph, cannot be copied as it is.
-    left = [tensor for module in model.lens.modules() for tensor in vars(module).values()]
-    memo = {} if memo is None else memo
-    memo |= {id(t): t.detach() for t in left if isinstance(t, Tensor) and not t.is_leaf}
-    copied = memo[id(model)] = object.__new__(type(model))
-    vars(copied).update(deep_copied(vars(model), memo))
-    settled(copied.lens)
-    copied._built_in = copied._hooks_of_the_lens()
-    addresses = {weight.data_ptr() for weight in model.parameters()}
-    shared = [weight for weight in copied.parameters() if weight.data_ptr() in addresses]
-    if shared or not _alike(model, copied):
-        raise CapabilityError(
-            f"{model.name!r} ({model.architecture}) cannot be copied: the copy "
-            f"{'shares weights with it' if shared else 'computes something else'}. Load the model "
-            "again for each training instead."
-        )
-    return copied
-
-
-@torch.no_grad()
-def _alike(model: LensModel, copied: LensModel) -> bool:
-    tokens = model.random_tokens(1, min(4, model.n_ctx), torch.Generator().manual_seed(0))
-    tokens = tokens.to(model.device)
-    with in_evaluation_mode(model.lens), in_evaluation_mode(copied.lens):
-        # NaN is copied as NaN: a broken model is not the copy's fault.
-        return torch.allclose(model(tokens), copied(tokens), rtol=0, atol=0, equal_nan=True)
 
 
 @public

@@ -24,10 +24,10 @@ from interp_compose.errors import (
     warn,
 )
 from interp_compose.models.autocast import finite_scores
+from interp_compose.models.copying import copy_model
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import weights_digest
 from interp_compose.models.ready import check_ids, check_one_stack, check_prompts, check_tokenizer
-from interp_compose.models.weights import copy_model
 from interp_compose.runs.checkpoint import CheckpointFolder
 from interp_compose.runs.files import check_writable, locked, make_folder, named, remove_stale
 from interp_compose.tasks.examples import ExampleRows

@@ -102,8 +102,7 @@ def keep_in(store: list[Tensor]) -> Any:
 def assert_clean(model: LensModel) -> None:
     """Nothing of an intervention is left on the model."""
     assert not model.active_hooks
-    assert not model.wrappers
-    assert not model.preparations
+    assert not model.open_blocks.wraps_calls
     for module in model.lens.modules():
         forward = vars(module).get("forward")  # TransformerLens gives T5's blocks one of their own
         assert forward is None or forward.__module__.startswith("transformer_lens.")

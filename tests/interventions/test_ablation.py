@@ -191,7 +191,7 @@ def test_resampled_tokens_are_whole_and_seeded(model: LensModel) -> None:
         block = ablate(
             model,
             heads=None if model.bidirectional else range(model.n_heads),
-            neurons=range(model.n_neurons()),
+            neurons=range(model.proofs.n_neurons()),
             layers=0,
             how="resample",
             reference=REFERENCE,

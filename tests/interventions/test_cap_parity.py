@@ -15,7 +15,8 @@ from interp_compose.interventions.pool_at import pool_at
 from interp_compose.interventions.pooling import HOW, How, PooledLayout
 from interp_compose.interventions.pooling_sweep import Mode, Protocol, sweep
 from interp_compose.interventions.streams import capture_kept, resumed
-from interp_compose.models.lens_model import LensModel, Streams
+from interp_compose.models.base import Streams
+from interp_compose.models.lens_model import LensModel
 from interp_compose.models.prefix import Kept
 from interp_compose.types import Read
 from tests import architectures

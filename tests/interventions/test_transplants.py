@@ -14,7 +14,8 @@ from interp_compose.interventions.pool_at import pool_at
 from interp_compose.interventions.pooling import PooledLayout
 from interp_compose.interventions.streams import Shared, resumed, sweep_streams
 from interp_compose.interventions.transplants import VECTORS, Places, as_long_as, entering
-from interp_compose.models.lens_model import LensModel, Streams
+from interp_compose.models.base import Streams
+from interp_compose.models.lens_model import LensModel
 from interp_compose.models.prefix import Kept
 from interp_compose.papers.complexity.models.small_decoder import small_decoder
 from interp_compose.papers.shared.models.decoder import DecoderConfig

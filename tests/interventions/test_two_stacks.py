@@ -13,7 +13,7 @@ from interp_compose.interventions.pool_at import pool_at
 from interp_compose.interventions.pooling import PooledLayout
 from interp_compose.interventions.pooling_sweep import Mode, Protocol, sweep
 from interp_compose.interventions.streams import resumed
-from interp_compose.models.lens_model import Streams
+from interp_compose.models.base import Streams
 from tests.architectures import ENCODER_DECODERS
 from tests.interventions.shared import assert_clean
 from tests.interventions.two_stacks import (

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from interp_compose.errors import CapabilityError, InterventionError, OptionError
 from interp_compose.interventions.pool_at import pool_at
-from interp_compose.models.weights import copy_model
+from interp_compose.models.copying import copy_model
 from tests import architectures
 from tests.interventions.shared import MASK, TOKENS, assert_clean, make, shared
 

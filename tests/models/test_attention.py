@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from interp_compose.errors import CapabilityError, InterventionError, LayerError
 from interp_compose.interventions.mask_attention import mask_attention
 from interp_compose.models.attention import edited_attention, unedited
+from interp_compose.models.copying import copy_model
 from interp_compose.models.lens_model import LensModel
-from interp_compose.models.weights import copy_model
 from tests.interventions.shared import FEW, TOKENS, assert_clean, make, params, run, shared
 
 pytestmark = pytest.mark.tl3

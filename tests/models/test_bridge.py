@@ -7,8 +7,9 @@ import torch
 import transformers
 
 from interp_compose.errors import CapabilityError, OptionError
+from interp_compose.models.base import Streams
 from interp_compose.models.bridge import BridgeModel, _window, bridge_around
-from interp_compose.models.lens_model import LensModel, Streams
+from interp_compose.models.lens_model import LensModel
 from tests import architectures
 from tests.architectures import D_VOCAB, DECODERS, load as make
 

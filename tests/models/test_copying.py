@@ -11,10 +11,10 @@ import torch
 
 from interp_compose.errors import CapabilityError, InterventionError
 from interp_compose.interventions.pool_at import pool_at
-from interp_compose.models import weights as copying
+from interp_compose.models import copying
+from interp_compose.models.copying import copy_model
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
-from interp_compose.models.weights import copy_model
 from interp_compose.text.units import tokenize_prompts
 from interp_compose.types import Example
 from tests import architectures

@@ -78,7 +78,7 @@ def test_a_hook_registered_after_loading_is_seen(place: str) -> None:
     found = " ".join(model.active_hooks)
     assert "forward pre-hook scaled_input" in found
     assert ("forward hook Scaled" in found) is (place != "a block")
-    assert model.unversioned_hooks == model.active_hooks
+    assert model.open_blocks.unversioned == model.active_hooks
     for handle in handles:
         handle.remove()
     assert model.active_hooks == []

@@ -280,7 +280,7 @@ def test_probes_see_the_bare_model() -> None:
     def wrap(inner: Any, tokens: Tensor, mask: Tensor, read: str) -> Tensor:
         return inner(tokens, mask, read) * 0
 
-    with model.hooks([(RESID, note)]), model.around(wrap):
+    with model.hooks([(RESID, note)]), model.open_blocks.around(wrap):
         model.require("resume", "positions", "unembed", "edit_resid", "edit_pattern")
         assert shapes == []
         model(TOKENS)
@@ -309,11 +309,11 @@ def test_wrappers_nest_and_go(model: LensModel) -> None:
 
         return wrap
 
-    with model.around(wrapper("outer")), model.around(wrapper("inner")):
+    with model.open_blocks.around(wrapper("outer")), model.open_blocks.around(wrapper("inner")):
         torch.testing.assert_close(model(TOKENS), clean + 2.0)
     assert order == ["inner", "outer"]
     assert torch.equal(model(TOKENS), clean)
-    with pytest.raises(ZeroDivisionError), model.around(wrapper("x")):
+    with pytest.raises(ZeroDivisionError), model.open_blocks.around(wrapper("x")):
         raise ZeroDivisionError
     assert torch.equal(model(TOKENS), clean)
 

@@ -55,7 +55,7 @@ def test_blocks_may_end_in_any_order(name: str, kinds: tuple[str, str]) -> None:
     assert torch.equal(model(TOKENS), alone)  # the second still acts, and nothing of the first
     second.__exit__(None, None, None)
     assert torch.equal(model(TOKENS), clean)
-    assert (model.active_hooks, model.wrappers, model.preparations) == ([], (), ())
+    assert (model.active_hooks, model.open_blocks.wraps_calls) == ([], False)
 
 
 def in_thread(work: Callable[[], Any]) -> BaseException | None:

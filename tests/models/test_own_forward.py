@@ -165,10 +165,10 @@ def test_every_text_is_compared_alone_with_both_paddings(name: str) -> None:
     for text, output in zip(own.texts, own.outputs, strict=True):
         assert torch.equal(module(text[None]).logits[0], output)
     model = load_model(module)
-    own.check(model)
+    own.check(model, load_model)
     model.parameters().__next__().add_(0.3 * torch.randn(model.parameters().__next__().shape))
     with pytest.raises(CapabilityError, match=OWN):
-        own.check(model)
+        own.check(model, load_model)
 
 
 def test_training_mode_comes_back() -> None:
@@ -326,7 +326,7 @@ def test_what_is_altered_is_no_rounding() -> None:
     with torch.no_grad():
         next(module.model.layers[3].mlp.down_proj.parameters()).mul_(1.5)
     with pytest.raises(CapabilityError, match="computes this configuration in another way"):
-        reference.check(model)
+        reference.check(model, load_model)
 
 
 def test_numbers_that_are_nearly_all_rounding_are_refused_as_that(

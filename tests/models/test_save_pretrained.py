@@ -11,10 +11,10 @@ import torch
 import transformers as hf
 
 from interp_compose.errors import CapabilityError, CorruptFileError, InterventionError, OptionError
+from interp_compose.models.copying import copy_model
 from interp_compose.models.embed import embed_texts
 from interp_compose.models.load import load_model
 from interp_compose.models.save_pretrained import save_pretrained
-from interp_compose.models.weights import copy_model
 from interp_compose.papers.complexity.models.small_decoder import small_decoder
 from interp_compose.papers.shared.models.decoder import DecoderConfig
 from tests import architectures

@@ -377,7 +377,7 @@ def test_numbers_that_are_not_finite_are_refused(
     model = load_model(broken, tokenizer=tokenizer)
     with pytest.raises(NonFiniteError, match="gives NaN or infinite numbers on plain tokens"):
         quiet(model, examples)
-    model._capabilities = load_model(architectures.build("Llama")).capabilities
+    model.proofs.take_over(load_model(architectures.build("Llama")).capabilities)
     for rows in (examples, [example.prompt for example in examples]):
         with pytest.raises(NonFiniteError, match=r"example . gives NaN .* logits without any "):
             quiet(model, rows)

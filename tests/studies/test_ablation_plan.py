@@ -107,7 +107,7 @@ def test_a_model_inside_an_intervention_with_positions_is_refused(
         ablate(model, heads=[(0, 1)]),
     ):
         quiet(model, examples, what="heads")
-    assert not model.preparations
+    assert not model.open_blocks.wraps_calls
 
 
 @pytest.mark.parametrize(

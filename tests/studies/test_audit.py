@@ -22,7 +22,7 @@ from transformer_lens.model_bridge.generalized_components.attention import Atten
 import interp_compose as ic
 from interp_compose import cli
 from interp_compose.errors import CapabilityError, InputError, OptionError
-from interp_compose.models import generate, lens_model
+from interp_compose.models import generate, proofs
 from interp_compose.models.capabilities import (
     COPY_ACTS,
     DISCARDS,
@@ -467,7 +467,7 @@ def cache_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """As with transformers 5.24, whose cache reaches TransformerLens 4.3 by another name: each new
     token attends to itself alone."""
     monkeypatch.setattr(generate, "_WARNED", set())
-    monkeypatch.setattr(lens_model, "prove_capabilities", prove_capabilities)  # of each model anew
+    monkeypatch.setattr(proofs, "prove_capabilities", prove_capabilities)  # of each model anew
     monkeypatch.setattr(AttentionBridge, "_update_kv_cache", lambda self, k, v, **_: (k, v))
 
 
@@ -537,10 +537,10 @@ def test_every_capability_that_numbers_refute_is_a_finding() -> None:
     model = small()
     for name, meaning in MEANING.items():
         probes = {**model.capabilities.probes, name: Probe(False, "off by 2.7")}
-        model.is_proven(Capabilities(probes))
+        model.proofs.take_over(Capabilities(probes))
         (row,) = ic.audit(model, quick=True, progress=False).findings.to_dict("records")
         assert row["check"] == meaning
-        model._capabilities = None
+        model.proofs.take_over(None)
 
 
 @pytest.mark.parametrize("name", ["MPT", "BLOOM", "BERT", "BART"])

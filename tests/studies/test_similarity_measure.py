@@ -373,7 +373,7 @@ def test_an_embedding_of_zero_has_no_cosine() -> None:
     with torch.no_grad():
         zero.transformer.ln_f.weight.zero_()
     model = load_model(zero, tokenizer=slow.tokenizer_for("GPT-2"))
-    model._capabilities = model_of("GPT-2").capabilities
+    model.proofs.take_over(model_of("GPT-2").capabilities)
     with pytest.raises(NonFiniteError, match="at layer 3 without .*an embedding is zero, NaN or"):
         quiet(model)
 

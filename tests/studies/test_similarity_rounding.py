@@ -224,7 +224,7 @@ def test_nothing_is_measured_inside_pool_at(
             message = "inside a block of pool_at, .* end the block"
             with pytest.raises(InterventionError, match=message):
                 measure()
-        assert model.wrappers == ()
+        assert not model.open_blocks.wraps_calls
         measure()
 
 

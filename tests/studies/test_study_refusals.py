@@ -136,7 +136,7 @@ def test_weights_that_are_not_finite(
     model = load_model(broken, tokenizer=tokenizer)
     with pytest.raises(NonFiniteError, match="gives NaN or infinite numbers on plain tokens"):
         measured(study, model, examples)
-    model._capabilities = load_model(architectures.build("Llama")).capabilities
+    model.proofs.take_over(load_model(architectures.build("Llama")).capabilities)
     with pytest.raises(NonFiniteError, match=message):
         measured(study, model, examples)
 

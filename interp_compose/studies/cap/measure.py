@@ -23,8 +23,9 @@ from interp_compose.interventions.pooling import (
 )
 from interp_compose.interventions.pooling_sweep import protocols_of, sweep, with_controls
 from interp_compose.interventions.streams import capture_kept, resumed
+from interp_compose.models.base import Streams
 from interp_compose.models.layers import resolve_layers
-from interp_compose.models.lens_model import LensModel, Streams
+from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import chunk_tokens
 from interp_compose.studies.cap.options import CapCommand, CapOptions
 from interp_compose.studies.cap.result import CONTROLS, CapCurve

@@ -66,7 +66,7 @@ def measure(
         title=f"{plan.config['study']} {plan.model.name}",
         progress=progress,
         resume=resume,
-        unversioned=[*plan.model.unversioned_hooks, *plan.unversioned],
+        unversioned=[*plan.model.open_blocks.unversioned, *plan.unversioned],
         start_afresh=start_afresh,
     ) as rows:
         result = plan.result(plan.model, rows)

@@ -29,9 +29,10 @@ from interp_compose.interventions.pooling import (
 )
 from interp_compose.interventions.pooling_sweep import protocols_of, sweep, with_controls
 from interp_compose.interventions.streams import resumed
+from interp_compose.models.base import Streams
 from interp_compose.models.embed import EmbeddingReader, check_first, embedding_reader
 from interp_compose.models.layers import resolve_layers
-from interp_compose.models.lens_model import LensModel, Streams
+from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import chunk_tokens, fitting_batch
 from interp_compose.models.ready import check_ids, check_model, check_prompts
 from interp_compose.stats.agreement import rounding

@@ -19,9 +19,10 @@ from interp_compose.interventions.pool_at import needs
 from interp_compose.interventions.pooling import How, OwnPooling, own_poolings, poolings_of
 from interp_compose.interventions.streams import Shared, capture_kept, resumed, sweep_streams
 from interp_compose.interventions.transplants import VECTORS, Vector, entering
+from interp_compose.models.base import Streams
 from interp_compose.models.encoder_decoder import EncoderDecoderModel
 from interp_compose.models.layers import resolve_layers
-from interp_compose.models.lens_model import LensModel, Streams
+from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import chunk_tokens
 from interp_compose.studies.core.command import carried_out, loaded
 from interp_compose.studies.core.inputs import (

@@ -14,8 +14,9 @@ from torch import Tensor
 from interp_compose._public import public
 from interp_compose.errors import InputError, OptionError
 from interp_compose.models.attention import AttentionSite
+from interp_compose.models.base import Streams
 from interp_compose.models.hooks import without_hooks
-from interp_compose.models.lens_model import LensModel, Streams
+from interp_compose.models.lens_model import LensModel
 from interp_compose.models.own_folder import OwnModel
 from interp_compose.papers.cat.models.bert import EncoderConfig, Output, SmallEncoder
 from interp_compose.papers.cat.models.init import init_bert

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from interp_compose._public import public
 from interp_compose.errors import InputError, OptionError
+from interp_compose.models.base import Streams
 from interp_compose.models.hooks import without_hooks
-from interp_compose.models.lens_model import LensModel, Streams
+from interp_compose.models.lens_model import LensModel
 from interp_compose.models.own_folder import OwnModel, save_model
 from interp_compose.papers.complexity.models.init import FanIn, InitRates, init_weights
 from interp_compose.papers.shared.models.decoder import DecoderConfig as DecoderConfig, SmallDecoder

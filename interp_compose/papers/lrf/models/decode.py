@@ -226,7 +226,7 @@ class _Decoding:
         model = self.model
         with ExitStack() as opened:
             if isinstance(model, EncoderDecoderModel):
-                opened.enter_context(model.exclusive.held(model.name))
+                opened.enter_context(model.open_blocks.held())
             lens = model if isinstance(model, SmallSeq2Seq) else model.lens
             opened.enter_context(torch.no_grad())
             opened.enter_context(in_evaluation_mode(lens))

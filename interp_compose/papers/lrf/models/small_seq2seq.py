@@ -14,8 +14,9 @@ from torch import Tensor
 from interp_compose._public import public
 from interp_compose.errors import InputError
 from interp_compose.models.attention import AttentionSite
+from interp_compose.models.base import Streams
 from interp_compose.models.encoder_decoder import EncoderDecoderModel
-from interp_compose.models.lens_model import LensModel, Streams
+from interp_compose.models.lens_model import LensModel
 from interp_compose.models.own_folder import OwnModel
 from interp_compose.papers.lrf.models.init import init_xavier
 from interp_compose.papers.lrf.models.seq2seq import (

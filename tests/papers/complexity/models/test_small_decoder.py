@@ -68,7 +68,7 @@ def test_what_cannot_hold_is_refused_by_name() -> None:
 def test_the_default_is_the_phase_diagram_s_model() -> None:
     model = small_decoder(init_rate=0.5, seed=0)
     assert (model.n_layers, model.n_heads, model.d_model, model.d_vocab) == (2, 1, 64, 110)
-    assert (model.n_ctx, model.n_neurons(), model.position_kind) == (9, 128, "standard")
+    assert (model.n_ctx, model.proofs.n_neurons(), model.position_kind) == (9, 128, "standard")
     assert (model.name, model.architecture) == ("small-decoder", "SmallDecoder(norm='pre')")
     assert not model.training
     assert model.tokenizer is None

@@ -19,7 +19,7 @@ from interp_compose.interventions.leak import attention_leak
 from interp_compose.interventions.pooling import PooledLayout
 from interp_compose.interventions.pooling_sweep import Protocol, sweep
 from interp_compose.interventions.streams import resumed
-from interp_compose.models.lens_model import Streams
+from interp_compose.models.base import Streams
 from interp_compose.models.weight_matrices import weight_matrices
 from interp_compose.papers.lrf.models import seq2seq
 from interp_compose.papers.lrf.models.small_seq2seq import SmallSeq2SeqModel

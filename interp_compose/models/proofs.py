@@ -1,32 +1,56 @@
-"""Which hook points keep to their names, and at which an edit acts: found once a model, by name."""
+"""What is proven of a model: which capabilities it has, which hook points keep to their names, at
+which an edit acts, and whether padding leaves real tokens alone. Each is found once, on a few
+tokens, when it is first needed."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import torch
+from jaxtyping import Int
+from torch import Tensor
 
 from interp_compose.errors import CapabilityError
-from interp_compose.models.capabilities import COPY_ACTS, Probe, prove_edits
+from interp_compose.models.activations import read_at
+from interp_compose.models.base import BaseModel
+from interp_compose.models.capabilities import (
+    COPY_ACTS,
+    Capabilities,
+    Probe,
+    prove_capabilities,
+    prove_edits,
+)
 from interp_compose.models.shown import READ_INSTEAD, shown_otherwise
 
-if TYPE_CHECKING:
-    from interp_compose.models.lens_model import LensModel
 
-
-class HookProofs:
-    """What was found of a model's hook points so far.
+class Proofs:
+    """What was found of a model so far.
 
     Attributes:
         edits: by hook point, what a random edit there does, and a copy.
     """
 
-    def __init__(self, model: LensModel) -> None:
+    def __init__(self, model: BaseModel) -> None:
         self._model = model
         self.edits: dict[str, Probe] = {}
+        self._capabilities: Capabilities | None = None
         self._shown: dict[str, str] | None = None
+        self._padding_holds: dict[torch.dtype, bool] = {}
+        self._d_mlp: int | None = None
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the probe of a few tokens found."""
+        if self._capabilities is None:
+            with self._model.bare():
+                self._capabilities = prove_capabilities(self._model)
+        return self._capabilities
+
+    def take_over(self, capabilities: Capabilities | None) -> None:
+        """What the probe found on a model of the same class and config, whose weights alone
+        differ; None to find it again."""
+        self._capabilities = capabilities
 
     def prove_edits(self, names: Sequence[str]) -> None:
         """Refuse edits at hook points that show a copy, or that nothing reads afterwards.
@@ -96,8 +120,9 @@ class HookProofs:
         generator = torch.Generator().manual_seed(0)
         tokens = model.random_tokens(1, min(4, model.n_ctx), generator).to(model.device)
         shown = [f"{prefix}.hook_resid_post", f"{prefix}.hook_mlp_out"]
-        with model.bare(), model.hooks([(name, lambda resid, hook: torch.zeros_like(resid))]):
-            post, mlp_out = model.capture_as_shown(tokens, shown, read="hidden")[1].values()
+        zeros = [(name, lambda resid, hook: torch.zeros_like(resid))]
+        with model.bare(), model.open_blocks.hooked(zeros):
+            post, mlp_out = read_at(model, tokens, shown, read="hidden")[1].values()
         left = (post - mlp_out).float().abs().max()
         return float(left) <= 0.05 * float(post.float().std() + mlp_out.float().std())
 
@@ -109,6 +134,57 @@ class HookProofs:
                 # TransformerLens warns whoever edits a norm's scale; the probe is not the user.
                 warnings.filterwarnings("ignore", message="A forward hook edited hook_scale")
                 self.edits |= prove_edits(self._model, new)
+
+    def check_padding(self, mask: Int[Tensor, "batch pos"]) -> None:
+        """Refuse padding in float64 where it makes NaN of real tokens.
+
+        transformers' eager attention takes its softmax in float32 on many architectures, where the
+        lowest float64, which it puts at masked keys, is minus infinity; padding on the left then
+        attends to nothing but minus infinity.
+
+        Raises:
+            CapabilityError: it does.
+        """
+        model, dtype = self._model, self._model.dtype
+        if dtype != torch.float64 or model.is_proving or bool(mask.all()):
+            return
+        if dtype not in self._padding_holds:
+            length = min(3, model.n_ctx)
+            tokens = model.random_tokens(1, length, torch.Generator().manual_seed(0))
+            padded = torch.ones_like(tokens)
+            padded[0, 0] = 0
+            with torch.no_grad():
+                hidden = model.probing(tokens, padded, read="hidden")
+            self._padding_holds[dtype] = bool(hidden[:, 1:].isfinite().all())
+        if not self._padding_holds[dtype]:
+            raise CapabilityError(
+                f"{model.architecture} in float64 makes NaN of padded batches: transformers takes "
+                "this attention's softmax in float32. Run texts of one length at a time, or load "
+                "the model in float32."
+            )
+
+    def n_neurons(self) -> int:
+        """Neurons of the first layer's MLP; measured once on two tokens, at ``mlp.hook_post``.
+
+        Raises:
+            CapabilityError: there is no layer of neurons: in a mixture of experts ``hook_post`` is
+                the MLP's output.
+        """
+        if self._d_mlp is None:
+            model = self._model
+            name, out = f"{model.prefix(0)}.mlp.hook_post", model.sublayers(0)["mlp"]
+            generator = torch.Generator().manual_seed(0)
+            tokens = model.random_tokens(1, min(2, model.n_ctx), generator).to(model.device)
+            with model.bare():
+                _, store = read_at(model, tokens, [name, out], read="hidden")
+            if store[name].shape == store[out].shape and torch.equal(store[name], store[out]):
+                raise CapabilityError(
+                    f"{model.architecture} shows its MLP's output at mlp.hook_post, as mixtures of "
+                    "experts do, so that it has no neurons to name; ablate the MLP at chosen "
+                    "positions with mask_residual(part='mlp')."
+                )
+            self._d_mlp = int(store[name].shape[-1])
+        return self._d_mlp
 
 
 def field(name: str) -> str:
