@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from numbers import Integral
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -15,6 +17,7 @@ from interp_compose.interventions.pooling import PooledLayout
 from interp_compose.interventions.select import (
     Positions,
     as_list,
+    warn_of_none,
     numbered,
     resolve_positions,
 )
@@ -69,6 +72,14 @@ def pooled_flags(
     return count > 0
 
 
+def _n_cached(argument: Any) -> int:
+    """Positions in what a block is given, if it is a cache."""
+    if hasattr(argument, "get_seq_length"):
+        return int(argument.get_seq_length())
+    past = getattr(argument, "past_keys", None)  # HookedTransformer's: [batch pos head d_head]
+    return 0 if past is None else int(past.shape[1])
+
+
 class CallPositions:
     """``positions`` (see :mod:`.select`) as flags, found anew in each call.
 
@@ -80,10 +91,27 @@ class CallPositions:
     """
 
     def __init__(self, model: LensModel, positions: Positions, name: str) -> None:
+        warn_of_none(positions, name)
         self.model, self.positions, self.name = model, positions, name
         self._of_call: Tensor | None = None
         self._prompt: Tensor | None = None  # flags of a prompt that bypassed the surface
+        self._cached = 0  # positions in the cache from which such a call goes on
         self.chosen = False
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """The positions before each call that bypasses the surface are counted, for the length of
+        a ``with`` block."""
+
+        def count(block: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> None:
+            self._cached = max(map(_n_cached, (*args, *options.values())), default=0)
+
+        first = self.model.blocks[0]
+        handle = first.register_forward_pre_hook(count, with_kwargs=True)
+        try:
+            yield
+        finally:
+            handle.remove()
 
     @contextmanager
     def of_call(self, tokens: Tensor, mask: Tensor) -> Iterator[Bool[Tensor, "batch pos"]]:
@@ -95,6 +123,13 @@ class CallPositions:
             yield self._of_call
         finally:
             self._of_call = outer
+
+    @property
+    def from_the_end(self) -> bool:
+        """Whether a number counts from the end of a prompt."""
+        if self.positions is None or isinstance(self.positions, Tensor):
+            return False
+        return any(isinstance(each, Integral) and each < 0 for each in as_list(self.positions))
 
     @property
     def in_call(self) -> bool:
@@ -153,6 +188,13 @@ class CallPositions:
 
     def _like(self, activation: Tensor, side: Side) -> Bool[Tensor, "batch pos"]:
         batch, length = activation.shape[:2]
+        if not self.in_call and self._cached and length > 1 and self.positions is not None:
+            raise InterventionError(
+                f"the wrapped model goes on by {length} tokens at once from a cache of "
+                f"{self._cached} positions, of which {self.name} cannot be counted: a prompt that "
+                "was filled outside the block or in chunks, or drafts of assisted generation. Call "
+                "model(…) or model.generate(…)."
+            )
         if self.in_call or length > 1 or self.positions is None:
             flags = self.flags(batch, length, activation.device, side=side)
         elif self._prompt is None:
@@ -179,8 +221,9 @@ class CallPositions:
             self._prompt = self._counted(batch, length, device)
         if self._prompt is None:
             raise InterventionError(
-                "the model goes on from a cache that was filled outside the `with` block, so that "
-                f"{self.name} cannot be counted; fill it inside."
+                "the model goes on from a cache that was filled outside the `with` block, or has a "
+                f"fixed length (StaticCache), so that {self.name} cannot be counted; fill one that "
+                "grows (DynamicCache) inside."
             )
         if self._prompt.shape[0] != batch:
             raise InterventionError(
@@ -213,7 +256,7 @@ class CallPositions:
                 "numbers."
             )
         grown = self._prompt is not None and length == self._prompt.shape[1] + 1
-        if grown and any(each < 0 for each in listed):
+        if grown and self.from_the_end:
             raise InterventionError(
                 f"{self.name}={positions!r} count from the end, and the wrapped model was called "
                 f"on {length - 1} positions and then on {length}: a generation without a "

@@ -271,6 +271,14 @@ class _Pairs:
                     "local attention drops old ones, so that they cannot be counted; call "
                     "model.generate(…)."
                 )
+            for one in (self._keys, self._queries):
+                if more and n_queries > 1 and one.from_the_end:
+                    raise InterventionError(
+                        f"{one.name}={one.positions!r} count from the end, and the wrapped model "
+                        "goes on by several tokens at once from a cache: a prompt in chunks, or "
+                        "drafts of assisted generation. Count from the start, or call "
+                        "model.generate(…)."
+                    )
             self._cached[site] = n_keys
             keys = self._keys.flags(batch, n_keys, device, fresh=more == 0)  # [batch key]
             queries = self._queries.flags(batch, n_queries, device, start=more, fresh=more == 0)

@@ -61,7 +61,7 @@ class AblationRecord(Record):
             with call_positions.of_call(tokens, mask):
                 yield
 
-        with model.hooks(hooks):
+        with call_positions.counting(), model.hooks(hooks):
             installed = model.open_blocks.installed[-len(hooks) :]
             with model.open_blocks.preparing(prepare, self._name, installed):
                 yield

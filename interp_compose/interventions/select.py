@@ -231,6 +231,17 @@ def _texts(
         yield row, text[row].nonzero()[:, 0]  # [real]: columns of the text's tokens
 
 
+def warn_of_none(positions: Positions, name: str) -> None:
+    """Say that an empty list, range or tensor, or a tensor that is False throughout, names nothing:
+    the block then changes no bit."""
+    if isinstance(positions, Tensor):
+        none = not bool(positions.any())
+    else:
+        none = positions is not None and not as_list(positions)
+    if none:
+        warn(f"{name} name no position, so that nothing is edited; None means all.")
+
+
 def as_list(positions: Any) -> list[Any]:
     """Numbers or words; a single one as a list of one."""
     return [positions] if isinstance(positions, Integral | str) else list(positions)

@@ -56,18 +56,15 @@ def hugging_face_model(
     encoder–decoder; raw weights, eager attention, in evaluation mode.
 
     Raises:
-        CorruptFileError: an encoder–decoder of which weights are missing.
+        CorruptFileError: weights are missing, or are of a layer that the config does not have.
     """
     from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
     auto: Any = AutoModelForSeq2SeqLM if two_stacks else AutoModelForCausalLM
     options["attn_implementation"] = "eager"
     model: nn.Module
-    if two_stacks:  # of a checkpoint of the encoder alone, the decoder would be random
-        model, report = auto.from_pretrained(source, output_loading_info=True, **options)
-        check_report(report, name)
-    else:
-        model = auto.from_pretrained(source, **options)
+    model, report = auto.from_pretrained(source, output_loading_info=True, **options)
+    check_report(report, name)
     return (model if device is None else model.to(device)).eval()
 
 
@@ -301,6 +298,11 @@ class BridgeModel(LensModel):
     def _last_hidden(self) -> Iterator[list[Tensor]]:
         """Collects what leaves the final norm, in the calls made inside the ``with`` block."""
         outputs: list[Tensor] = []
+        if not hasattr(self.lens, "ln_final"):
+            raise CapabilityError(
+                f"{self.architecture} of this config has no final norm, at which its last hidden "
+                "state could be read; capture hook_resid_post of the last layer instead."
+            )
         handle = self.lens.ln_final.register_forward_hook(
             lambda module, args, output: outputs.append(output)
         )

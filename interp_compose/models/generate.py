@@ -16,6 +16,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
+from inspect import signature
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -42,6 +43,7 @@ INSTEAD: Final[Mapping[str, str]] = {
     **dict.fromkeys(("inputs", "input_ids"), "pass texts or token ids first"),
     **dict.fromkeys(("inputs_embeds", "past_key_values"), "pass texts or token ids"),
     "max_length": "pass max_new_tokens",
+    "synced_gpus": "the model runs in one process; leave it out",
     **dict.fromkeys(
         ("assistant_model", "prompt_lookup_num_tokens", "custom_generate", "token_healing"),
         "it does not call the model token by token; leave it out",
@@ -126,6 +128,11 @@ def generated(
             f"at most {max(limit, 0)} can follow this prompt; ask for fewer, or shorten it."
         )
     config, beside = _config(model, {**options, "max_new_tokens": max_new_tokens})
+    for name in beside.keys() - _takes():
+        raise OptionError(
+            f"generate({name}=…) is no option of generation, and what goes to the model's forward "
+            "pass, such as positions, is made anew for every token; leave it out."
+        )
     with model.open_blocks.held(), in_evaluation_mode(model.lens):
         caches = (
             not model.open_blocks.active
@@ -146,7 +153,7 @@ def generated(
             )
         except InterpComposeError:
             raise
-        except ValueError as refusal:
+        except (ValueError, ImportError, AssertionError, ZeroDivisionError) as refusal:
             if not caches and module.was_called:
                 raise  # a hook's own
             raise OptionError(
@@ -158,6 +165,13 @@ def generated(
         return out
     texts = _texts(model, prompt, out, given.shape[1], config)
     return texts[0] if isinstance(inputs, str) and len(texts) == 1 else texts
+
+
+def _takes() -> set[str]:
+    """What Hugging Face's ``generate`` takes beside its config."""
+    from transformers import GenerationMixin
+
+    return {*signature(GenerationMixin.generate).parameters, "tokenizer"} - {"kwargs"}
 
 
 def has_cache(model: BaseModel) -> bool:

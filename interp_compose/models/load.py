@@ -139,6 +139,12 @@ def load_model(
         tokenizer = tokenizer if tokenizer is not None else lens.tokenizer
         return HookedTransformerModel(lens, name=str(lens.cfg.model_name), tokenizer=tokenizer)
     if isinstance(source, TransformerBridge):
+        if getattr(source, "_weights_processed", False):
+            raise CapabilityError(
+                f"the weights of this {source.cfg.architecture} bridge were folded and centred by "
+                "enable_compatibility_mode(), so that residuals and weights are not those that "
+                "training wrote; pass the Hugging Face model, or a bridge without that mode."
+            )
         tokenizer = tokenizer if tokenizer is not None else source.tokenizer
         if is_encoder(getattr(source.original_model, "config", None)):
             return encoder_on(source, name=str(source.cfg.model_name), tokenizer=tokenizer)

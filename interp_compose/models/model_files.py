@@ -25,7 +25,9 @@ SIZES = (
 )
 """Of a config; transformers maps an architecture's own names (``n_embd``) to these."""
 REQUIRED_SIZES = ("vocab_size", "hidden_size", "num_hidden_layers")
-LAYER = re.compile(r"\.(layer|layers|block)\.\d+\.")
+OLD_BUFFERS = r"(masked_bias|attn\.bias|attention\.bias|inv_freq)$"
+"""What older checkpoints hold of causal masks and rotary angles."""
+LAYER = re.compile(rf"\.(layer|layers|block|blocks|h)\.\d+\.(?!.*{OLD_BUFFERS})")
 """In the name of a weight that belongs to one layer."""
 MAX_LAYERS = 10_000
 MAX_WEIGHTS = 10**14
@@ -147,8 +149,8 @@ def check_report(report: dict[str, Any], name: str) -> None:
     layers = sorted(key for key in report["unexpected_keys"] if LAYER.search(key))
     if layers:
         raise CorruptFileError(
-            f"the weights of {name!r} hold {layers[0]!r} ({len(layers)} such in all), of a layer "
-            "that its config does not have; get the checkpoint again."
+            f"the weights of {name!r} hold {layers[0]!r} ({len(layers)} such in all), which the "
+            "layers that its config states do not have; get the checkpoint again."
         )
     mismatched = sorted(report["mismatched_keys"])
     if mismatched:

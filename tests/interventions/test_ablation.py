@@ -234,6 +234,7 @@ def test_its_own_values_change_nothing() -> None:
 
 
 @torch.no_grad()
+@pytest.mark.filterwarnings("ignore:.*name no position, so that nothing is edited")
 def test_nothing_chosen_is_bit_equal(model: LensModel) -> None:
     clean = run(model, TOKENS, MASK)
     nobody = torch.zeros_like(TOKENS, dtype=torch.bool)

@@ -301,8 +301,9 @@ def test_what_cannot_be_generated_is_refused() -> None:
             OptionError,
             r"max_length=…\) is not supported: pass max_new",
         ),
+        (model, {"position_ids": TOKENS}, OptionError, "is made anew for every token"),
         (model, {"guidance_scale": 2.0}, OptionError, "calls the model on other prompts"),
-        (model, {"colour": "red"}, OptionError, "Hugging Face's generate refuses colour='red'.*co"),
+        (model, {"colour": "red"}, OptionError, r"generate\(colour=…\) is no option of generation"),
     ]
     for which, options, error, message in refused:
         with pytest.raises(error, match=message):

@@ -91,7 +91,7 @@ def test_negative_numbers_and_tensors_count_the_prompt(model: LensModel) -> None
 
 
 def test_without_a_cache_the_end_moves() -> None:
-    where = torch.zeros_like(TOKENS).bool()
+    where = torch.ones_like(TOKENS).bool()
     for model, cache in ((shared("GPT-2"), False), (shared("native"), True)):
         for keys, message in (
             ([-1], r"keys=\[-1\] count from the end, .* on 7 .* on 8"),
@@ -149,7 +149,7 @@ def test_words_need_the_models_own_surface() -> None:
         mask_attention(model, keys="cat"),
     ):
         generated(model, TOKENS)
-    where = torch.zeros(3, 7, dtype=torch.bool)
+    where = torch.ones(3, 7, dtype=torch.bool)
     with (
         pytest.raises(InterventionError, match=r"keys are \[3, 7\] and the call \[2, 7\]"),
         mask_attention(model, keys=where),
@@ -201,3 +201,65 @@ def test_local_attention_that_keeps_all_it_does_not_see() -> None:
     model = load_model(hf.GPTNeoForCausalLM(config).eval())
     with mask_attention(model, keys=4):
         assert torch.equal(generated(model, TOKENS), by_full_calls(model, TOKENS))
+
+
+PARTS: dict[str, dict[str, Any]] = {
+    "ablate": {"heads": [0, 1], "positions": [1]},
+    "mask_residual": {"layers": [1], "positions": [1]},
+}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("what", PARTS)
+def test_positions_of_a_cache_that_is_gone_on_from_by_several_tokens(what: str) -> None:
+    model = shared("Llama")
+    module: Any = model.lens.original_model
+    edit = ablate if what == "ablate" else mask_residual
+
+    def gone_on_from(cache: Any) -> Any:
+        return module(TOKENS[:1, 3:], past_key_values=cache)
+
+    before = module(TOKENS[:1, :3], use_cache=True).past_key_values
+    refused = pytest.raises(InterventionError, match="by 4 tokens at once from a cache of 3 posi")
+    with refused, edit(model, **PARTS[what]):
+        gone_on_from(before)
+    with refused, edit(model, **PARTS[what]):
+        gone_on_from(module(TOKENS[:1, :3], use_cache=True).past_key_values)
+    everywhere = {**PARTS[what], "positions": None}
+    with edit(model, **everywhere):
+        expected = model(TOKENS[:1], attention_mask=torch.ones_like(TOKENS[:1]))[:, 3:]
+    with edit(model, **everywhere):
+        cache = module(TOKENS[:1, :3], use_cache=True).past_key_values
+        torch.testing.assert_close(gone_on_from(cache).logits, expected, atol=1e-5, rtol=1e-5)
+    assert_clean(model)
+
+
+@torch.no_grad()
+def test_the_end_of_a_prompt_in_chunks_is_not_guessed() -> None:
+    model = shared("Llama")
+    chunks: dict[str, Any] = {"prefill_chunk_size": 4, "max_new_tokens": 3, "do_sample": False}
+    module: Any = model.lens.original_model
+    with (
+        pytest.raises(InterventionError, match=r"keys=\[-3\] count from the end, and .* in chunks"),
+        mask_attention(model, keys=[-3]),
+    ):
+        module.generate(TOKENS[:1], **chunks)
+    with mask_attention(model, keys=[2]):
+        whole = module.generate(TOKENS[:1], **{**chunks, "prefill_chunk_size": None})
+    with mask_attention(model, keys=[2]):
+        assert torch.equal(module.generate(TOKENS[:1], **chunks), whole)
+    assert_clean(model)
+
+
+@pytest.mark.parametrize("none", [[], range(5, 2), torch.zeros_like(TOKENS, dtype=torch.bool)])
+def test_no_position_at_all_is_said(none: Any) -> None:
+    model = shared("GPT-2")
+    blocks = [
+        ablate(model, heads=[0], positions=none),
+        mask_residual(model, positions=none),
+        mask_attention(model, keys=none),
+        mask_attention(model, queries=none),
+    ]
+    for block in blocks:
+        with pytest.warns(UserWarning, match="name no position, so that nothing is edited"), block:
+            model(TOKENS)

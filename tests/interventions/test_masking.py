@@ -76,6 +76,7 @@ def test_excluding_a_key_everywhere_is_the_models_own_mask(each: LensModel) -> N
 
 
 @torch.no_grad()
+@pytest.mark.filterwarnings("ignore:.*name no position, so that nothing is edited")
 def test_a_mask_of_nothing_is_bit_equal(model: LensModel) -> None:
     clean = run(model, TOKENS)
     nobody = torch.zeros_like(TOKENS, dtype=torch.bool)

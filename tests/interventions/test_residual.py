@@ -90,6 +90,7 @@ def test_a_sublayer_equals_a_hook_written_out(model: LensModel, part: str) -> No
 
 
 @torch.no_grad()
+@pytest.mark.filterwarnings("ignore:.*name no position, so that nothing is edited")
 def test_nothing_chosen_is_bit_equal(model: LensModel) -> None:
     clean = run(model, TOKENS, MASK)
     for part in ("block",) if model.bidirectional else ("block", "attn", "mlp"):

@@ -253,6 +253,7 @@ def test_cross_attention_that_adds_nothing_leaves_the_source_unread() -> None:
 
 
 @torch.no_grad()
+@pytest.mark.filterwarnings("ignore:.*name no position, so that nothing is edited")
 def test_edits_that_change_nothing_give_the_same_bits_and_blocks_nest() -> None:
     _, model = pair("T5")
     tokens, mask, _ = joined(model, "left")

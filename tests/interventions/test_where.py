@@ -184,7 +184,7 @@ def test_no_positions(where: Any, message: str) -> None:
 
 def test_positions_refused_at_the_call_and_nothing_is_left() -> None:
     model = shared("GPT-2")
-    other = torch.zeros(3, 7, dtype=torch.bool)
+    other = torch.ones(3, 7, dtype=torch.bool)
     padded = torch.zeros(2, 7, dtype=torch.bool)
     padded[1, 1] = True
     cases: list[tuple[Any, type[Exception], str]] = [

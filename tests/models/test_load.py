@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from interp_compose.errors import CorruptFileError, DeviceError, OptionError
+from interp_compose.errors import CapabilityError, CorruptFileError, DeviceError, OptionError
 from interp_compose.models import load_encoder
+from interp_compose.models.bridge import bridge_around
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.models.weights import load_weights, save_weights
@@ -169,7 +172,8 @@ def test_device_map_reaches_hugging_face(folder: Path, monkeypatch: pytest.Monke
 
     def from_pretrained(cls: type, source: str, **options: Any) -> Any:
         asked.update(options)
-        return architectures.build("GPT-2")
+        report = dict.fromkeys(("missing_keys", "unexpected_keys", "mismatched_keys"), ())
+        return architectures.build("GPT-2"), report
 
     monkeypatch.setattr(
         transformers.PreTrainedModel, "from_pretrained", classmethod(from_pretrained)
@@ -251,3 +255,55 @@ def test_damaged_saved_weights_are_refused(tmp_path: Path) -> None:
         load_weights(model, path)
     with pytest.raises(CorruptFileError, match="save them with save_weights"):
         load_weights(model, tmp_path / "nowhere.safetensors")
+
+
+SMALL_LLAMA = {"vocab_size": 97, "hidden_size": 16, "intermediate_size": 24}
+SMALL_LLAMA |= {"num_hidden_layers": 2, "num_attention_heads": 2}
+
+
+@pytest.mark.parametrize(
+    ("kind", "stored", "stated", "message"),
+    [
+        (
+            "LlamaForCausalLM",
+            {},
+            {"num_hidden_layers": 1},
+            r"hold 'model.layers.1.* \(9 such in",
+        ),
+        ("LlamaForCausalLM", {}, {"num_hidden_layers": 3}, "lack 'model.layers.2.* random numbers"),
+        ("LlamaForCausalLM", {"mlp_bias": True}, {"mlp_bias": False}, "hold 'model.*_proj.bias'"),
+        ("LlamaForCausalLM", {}, {"attention_bias": True}, "lack 'model.layers.0.*k_proj.bias'"),
+        ("LlamaModel", {}, {}, "lack 'lm_head.weight'"),
+        ("LlamaForSequenceClassification", {}, {}, "lack 'lm_head.weight'"),
+    ],
+)
+def test_a_decoder_whose_weights_are_not_its_configs_is_refused(
+    tmp_path: Path, kind: str, stored: dict[str, Any], stated: dict[str, Any], message: str
+) -> None:
+    config = transformers.LlamaConfig(**SMALL_LLAMA, **stored)
+    getattr(transformers, kind)(config).save_pretrained(tmp_path)
+    said = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**said, **stated}))
+    with pytest.raises(CorruptFileError, match=message):
+        load_model(tmp_path, tokenizer=byte_level_tokenizer(97))
+
+
+def test_masks_that_older_checkpoints_hold_are_no_weights(tmp_path: Path) -> None:
+    config = transformers.GPT2Config(n_embd=16, n_layer=2, n_head=2, vocab_size=97, n_positions=9)
+    transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path)
+    file = tmp_path / "model.safetensors"
+    old = {"attn.bias": torch.ones(1, 1, 9, 9), "attn.masked_bias": torch.tensor(-1e4)}
+    old = {
+        f"transformer.h.{layer}.{name}": one.clone()
+        for layer in (0, 1)
+        for name, one in old.items()
+    }
+    save_file({**load_file(file), **old}, file, metadata={"format": "pt"})
+    assert load_model(tmp_path, tokenizer=byte_level_tokenizer(97)).n_layers == 2
+
+
+def test_weights_that_transformer_lens_has_folded_are_no_weights_of_the_model() -> None:
+    bridge = bridge_around(architectures.build("GPT-2"))
+    bridge.enable_compatibility_mode(disable_warnings=True)
+    with pytest.raises(CapabilityError, match="were folded and centred by enable_compatibility"):
+        load_model(bridge)

@@ -223,7 +223,7 @@ def test_weights_that_are_missing_are_named(tmp_path: Path, architecture: str, f
         load_model(folder)
 
 
-LAYER_2 = r"encoder.layer.2.attention[a-zA-Z.]*' \(16 such in all\), of a layer that its config"
+LAYER_2 = r"encoder.layer.2.attention[a-zA-Z.]*' \(16 such in all\), which the layers that its"
 
 
 @pytest.mark.parametrize(

@@ -66,9 +66,10 @@ def test_weights_that_transformer_lens_has_folded_are_refused() -> None:
     for weight in plain.parameters():
         torch.nn.init.normal_(weight, std=0.3)
     bridge = bridge_around(plain)
+    model = loaded(bridge)
     bridge.enable_compatibility_mode(disable_warnings=True)
     with pytest.raises(CapabilityError, match="computes something else .* not folded"):
-        decoder_from_gpt2(loaded(bridge), WORDS, n_ctx=6)
+        decoder_from_gpt2(model, WORDS, n_ctx=6)
 
 
 def test_words_that_the_model_cannot_tell_apart(monkeypatch: pytest.MonkeyPatch) -> None:
