@@ -26,7 +26,7 @@ from interp_compose.probes.condensation import mean_abs_cosine
 from interp_compose.probes.rank import effective_rank, frobenius, spectral_entropy, stable_rank
 from interp_compose.probes.rank_tracker import StableRankTracker
 from interp_compose.stats.intervals import wilson_interval
-from interp_compose.studies.cap.measure import plan_asked_less
+from interp_compose.studies.cap.measure import plan_within_study
 from interp_compose.studies.cap.options import CapOptions
 from interp_compose.studies.core.inputs import (
     PreparedExample,
@@ -34,7 +34,7 @@ from interp_compose.studies.core.inputs import (
     check_decoder,
     examples_digest,
     into_batches,
-    prepare_asked_less,
+    prepare_or_refuse,
 )
 from interp_compose.studies.core.options import PromptOptions
 from interp_compose.studies.core.study import measure
@@ -143,7 +143,7 @@ class _Weights:
 
 def _cap(model: LensModel, asked: WatchOptions) -> Measurement:
     """Accuracy after pooling at each layer (CARMA, section 5.1), and without pooling."""
-    plan = plan_asked_less(
+    plan = plan_within_study(
         model,
         rows_in(asked.examples or ()),
         CapOptions(layers=asked.layers, unit=asked.unit, pooling=asked.pooling, controls=False),
@@ -177,7 +177,7 @@ def _leak(model: LensModel, asked: WatchOptions) -> Measurement:
     check_one_stack(model, "attention_leak of a watcher")
     layers = resolve_layers(asked.layers, model.n_layers)
     options = PromptOptions(unit=asked.unit)
-    items = prepare_asked_less(model, rows_in(asked.examples or ()), options, answered=False)
+    items = prepare_or_refuse(model, rows_in(asked.examples or ()), options, answered=False)
     model.require("causal", "mask_attention")
     units = [item for item in items if _keys(item).any()]
     if not units:
