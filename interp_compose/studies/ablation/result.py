@@ -163,15 +163,15 @@ class AblationCurve(StudyResult):
         """
         rows = self.outcomes[self.outcomes["example"] == example]
         if rows.empty:
-            there = self.outcomes["example"].unique().tolist()
+            examples = self.outcomes["example"].unique().tolist()
             raise InputError(
-                f"example {example!r} has no outcomes; those that have are {there[:10]} "
-                f"({len(there)} in all)."
+                f"example {example!r} has no outcomes; those that have are {examples[:10]} "
+                f"({len(examples)} in all)."
             )
-        own = self.cells[self.cells["example"].isin([example, -1])].set_index("unit")["text"]
+        texts = self.cells[self.cells["example"].isin([example, -1])].set_index("unit")["text"]
         before = self.clean.set_index("example").loc[example, "target_logprob"]
         table = rows.pivot(index="unit", columns="layer", values="target_logprob") - before
-        table.index = pd.Index([own[unit] for unit in table.index], name="text")
+        table.index = pd.Index([texts[unit] for unit in table.index], name="text")
         return table
 
     def plot(self) -> ChartFigure:

@@ -30,28 +30,26 @@ D = TypeVar("D")
 R = TypeVar("R")
 P = ParamSpec("P")
 OptionsT = TypeVar("OptionsT")
-OptionsT_co = TypeVar("OptionsT_co", covariant=True)
+O_co = TypeVar("O_co", covariant=True)
 
 
 @runtime_checkable
-class _Keywords(Protocol[P, OptionsT_co]):
+class _Keywords(Protocol[P, O_co]):
     """Puts P's keywords in the place of the last argument, ``options``."""
 
     @overload
-    def __call__(
-        self, function: Callable[[A, OptionsT_co], R]
-    ) -> Callable[Concatenate[A, P], R]: ...
+    def __call__(self, function: Callable[[A, O_co], R]) -> Callable[Concatenate[A, P], R]: ...
     @overload
     def __call__(
-        self, function: Callable[[A, B, OptionsT_co], R]
+        self, function: Callable[[A, B, O_co], R]
     ) -> Callable[Concatenate[A, B, P], R]: ...
     @overload
     def __call__(
-        self, function: Callable[[A, B, C, OptionsT_co], R]
+        self, function: Callable[[A, B, C, O_co], R]
     ) -> Callable[Concatenate[A, B, C, P], R]: ...
     @overload
     def __call__(
-        self, function: Callable[[A, B, C, D, OptionsT_co], R]
+        self, function: Callable[[A, B, C, D, O_co], R]
     ) -> Callable[Concatenate[A, B, C, D, P], R]: ...
 
 

@@ -126,8 +126,8 @@ def differing(results: Mapping[str, Result]) -> dict[str, dict[str, Any]]:
         for label, result in results.items()
     }
     names = dict.fromkeys(name for settings in flat.values() for name in settings)
-    found = {name: {label: own.get(name) for label, own in flat.items()} for name in names}
-    return {name: each for name, each in found.items() if len({*map(str, each.values())}) > 1}
+    values = {name: {label: one.get(name) for label, one in flat.items()} for name in names}
+    return {name: each for name, each in values.items() if len({*map(str, each.values())}) > 1}
 
 
 def examples_unlike(results: Iterable[Result]) -> str:
@@ -144,16 +144,12 @@ def examples_unlike(results: Iterable[Result]) -> str:
 def unlike(results: Mapping[str, Result], without: Collection[str] = ()) -> str:
     """Like "settings differ: unit word (a), constituent (b)", all but :data:`OF_MODELS` and those
     ``without``; an empty text where none does."""
-    differences = differing(results)
+    settings = differing(results)
     texts = []
-    if (
-        "examples_sha256" in differences
-    ):  # of all that is read: tokens, units and candidates as well
-        read = (
-            "" if {"model", "unit", "answers"} & {*differences} else "the examples' tokens or units"
-        )
+    if "examples_sha256" in settings:  # of all that is read: tokens, units and candidates as well
+        read = "" if {"model", "unit", "answers"} & {*settings} else "the examples' tokens or units"
         texts = [text for text in [examples_unlike(results.values()) or read] if text]
-    for name, values in differences.items():
+    for name, values in settings.items():
         if name.split()[0] in {*OF_MODELS, *without} or name.endswith("sha256"):
             continue
         labels: dict[str, list[str]] = {}

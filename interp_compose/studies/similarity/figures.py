@@ -80,7 +80,7 @@ def similarity_figure(
         subtitle=about(
             config,
             ("task", "unit", "embedding"),
-            _intervals_note(panels, f"bands and bars: {INTERVALS} · grey: the clean model's"),
+            _bands(panels, f"bands and bars: {INTERVALS} · grey: the clean model's"),
         ),
         x_title=where.format(f"each {unit} is"),
         x_is_share=normalised_depth,
@@ -108,10 +108,7 @@ def layers_figure(by_layer: pd.DataFrame, *, metric: str, config: Mapping[str, A
         metric,
         title=f"{model_name(config)}: agreement with people, layer by layer",
         subtitle=about(
-            config,
-            ("task", "embedding"),
-            "nothing pooled",
-            _intervals_note(panels, f"bands: {INTERVALS}"),
+            config, ("task", "embedding"), "nothing pooled", _bands(panels, f"bands: {INTERVALS}")
         ),
         x_title=_read_title(by_layer),
         x_is_share=False,
@@ -258,13 +255,11 @@ def _clean(rows: pd.DataFrame, metric: str) -> tuple[str, list[Level]]:
     return text.replace("-", MINUS), [level]
 
 
-def _intervals_note(panels: Sequence[Panel], intervals: str) -> str:
+def _bands(panels: Sequence[Panel], intervals: str) -> str:
     """What shows the intervals, if there are any."""
     lines = [line for panel in panels for line in panel.lines]
-    has_intervals = any(
-        low < high for line in lines for low, high in zip(line.low, line.high, strict=True)
-    )
-    return intervals if has_intervals else "too few pairs for intervals"
+    ends = (pair for line in lines for pair in zip(line.low, line.high, strict=True))
+    return intervals if any(low < high for low, high in ends) else "too few pairs for intervals"
 
 
 def _reference(metric: str) -> Level:

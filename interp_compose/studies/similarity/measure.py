@@ -102,9 +102,8 @@ def similarity_curve(
     _check_subsets(pair_rows(items), kind)
     model.require(*NEEDS)
     if not any(item.affected for item in items):
-        remedy = (
-            "Give longer texts." if options.unit == "text" else 'unit="text" pools whole texts.'
-        )
+        whole = options.unit == "text"
+        remedy = "Give longer texts." if whole else 'unit="text" pools whole texts.'
         raise InterventionError(
             f"pooling would change none of the {len(items)} pairs: every {options.unit} is a "
             f"single token of this tokenizer. {remedy}"
@@ -344,8 +343,7 @@ def _measure(
         )
     pooled_cosines = _cosines(pairs, texts, pooled.flatten(0, 1))
     unaffected = [row for row, item in enumerate(pairs) if not item.affected]
-    # Nothing to pool: the clean cosine, bit for bit.
-    pooled_cosines[:, unaffected] = cosines[-1:, unaffected]
+    pooled_cosines[:, unaffected] = cosines[-1:, unaffected]  # the clean cosine, bit for bit
     pooled_rows = _rows(pairs, pooled_cosines, list(poolings), layers)
     return pd.concat([clean_rows, pooled_rows], ignore_index=True)
 
