@@ -66,7 +66,7 @@ def keywords(options: Callable[P, OptionsT]) -> _Keywords[P, OptionsT]:
         returns = get_type_hints(function)["return"]
         return with_keywords(function, options, described=function, returns=returns)
 
-    return cast("_Keywords[P, Asked]", decorate)
+    return cast("_Keywords[P, OptionsT]", decorate)
 
 
 def with_keywords(

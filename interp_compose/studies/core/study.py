@@ -113,7 +113,7 @@ def study(
             measured, options, described=plan, returns=result, also=HasTest | Tables
         )
         function.plan = plan  # type: ignore[attr-defined]
-        return cast("Study[Data, Asked, P, R]", function)
+        return cast("Study[Data, OptionsT, P, R]", function)
 
     return decorate
 
