@@ -160,9 +160,9 @@ def _layers(model: LensModel, options: AblationOptions) -> list[int]:
         return layers
     has_it = [layer for layer in layers if "cross_attn" in model.sublayers(layer)]
     if not has_it or (options.layers is not None and has_it != layers):
-        without = sorted({*layers} - {*has_it})
+        lacking = sorted({*layers} - {*has_it})
         raise LayerError(
-            f"what='cross_attn': layers {without} of {model.name!r} ({model.architecture}) have no "
+            f"what='cross_attn': layers {lacking} of {model.name!r} ({model.architecture}) have no "
             "cross-attention, which only the decoder of an encoder–decoder has."
         )
     return has_it
@@ -330,12 +330,12 @@ def _knockout(
     queries = np.zeros_like(keys)
     for cell, (row, unit) in enumerate(cells):
         groups = items[row].prompt.groups
-        at = np.flatnonzero(groups == unit) + width - len(groups)
-        keys[cell, at] = True
+        positions = np.flatnonzero(groups == unit) + width - len(groups)
+        keys[cell, positions] = True
         if len(model.stacks) > 1:  # an encoder's words are attended to by earlier ones as well
             queries[cell] = ~keys[cell]
         else:
-            queries[cell, at[-1] + 1 :] = True
+            queries[cell, positions[-1] + 1 :] = True
     knockout = AttentionKnockout(
         torch.tensor([row for row, _ in cells], dtype=torch.long, device=device),
         torch.from_numpy(keys).to(device),
@@ -404,7 +404,7 @@ class References:
                 real = model.own_mask(batch.tokens, batch.mask, side)
                 for row, item in enumerate(part):
                     z[name][item.index] = captured[name][row, real[row]]
-        return {name: torch.cat([of[i] for i in sorted(of)]) for name, of in z.items()}
+        return {name: torch.cat([parts[i] for i in sorted(parts)]) for name, parts in z.items()}
 
 
 def _rows(
@@ -430,8 +430,8 @@ def _curve(
     config: Mapping[str, Any],
 ) -> AblationCurve:
     outcomes, clean = split_clean(rows, model, items, ["layer", "unit"])
-    before = outcomes["example"].map(clean.set_index("example")["target_logprob"])
-    if bool(((outcomes["target_logprob"] - before).abs() <= UNCHANGED).all()):
+    clean_logprob = outcomes["example"].map(clean.set_index("example")["target_logprob"])
+    if bool(((outcomes["target_logprob"] - clean_logprob).abs() <= UNCHANGED).all()):
         raise InterventionError(
             f"what={config['what']!r} changed nothing: none of {len(outcomes)} outcomes differs "
             f"from the clean model's by more than {UNCHANGED} nats. Check that the model's answers "

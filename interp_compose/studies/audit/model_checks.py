@@ -94,9 +94,9 @@ def _causal(model: LensModel, tokens: Tensor) -> Outcome:
     if not places:
         return Outcome("not tried", "of a single position")
     rows = tokens[:1].repeat(len(places) + 1, 1)
-    other = model.shifted(rows, 1)
+    shifted = model.shifted(rows, 1)
     for row, place in enumerate(places, 1):
-        rows[row, place] = other[row, place]
+        rows[row, place] = shifted[row, place]
     outputs = model.forward(rows)
 
     def outcomes() -> Iterator[Outcome]:
@@ -260,9 +260,9 @@ def _after_an_error(model: LensModel, tokens: Tensor) -> Outcome:
         return Outcome("wrong", f"an error in a hook at {name} was swallowed")
     after = model.forward(tokens, read=_read(model))
     same = torch.equal(_real(model, tokens, before), _real(model, tokens, after))
-    left = sorted(set(model.active_hooks) - acting)
-    detail = f"hooks that are left: {', '.join(left) or 'none'}"
-    return Outcome("holds" if same and not left else "wrong", detail)
+    remaining = sorted(set(model.active_hooks) - acting)
+    detail = f"hooks that are left: {', '.join(remaining) or 'none'}"
+    return Outcome("holds" if same and not remaining else "wrong", detail)
 
 
 def _strings(model: LensModel, tokens: Tensor) -> Outcome:

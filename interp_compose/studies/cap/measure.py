@@ -242,14 +242,14 @@ def _curve(
     unchanged = clean.loc[~clean["affected"], outcomes.columns.drop(["layer", "pooling"])]
     filled = unchanged.merge(grid.to_frame(index=False), how="cross")
     # A batch of affected examples never holds unaffected ones: batches_of keeps them apart.
-    whole = pd.concat([outcomes, filled], ignore_index=True)
+    all_outcomes = pd.concat([outcomes, filled], ignore_index=True)
     return CapCurve.from_outcomes(
-        whole,
+        all_outcomes,
         clean,
         config,
         n_layers=model.n_layers,
         tokens=tokens_of(model, items),
-        predictions=predictions_of(model, whole),
+        predictions=predictions_of(model, all_outcomes),
     )
 
 

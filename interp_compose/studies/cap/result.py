@@ -131,8 +131,8 @@ class CapCurve(StudyResult):
         examples = {"example": clean["example"].tolist()}
         known = OUTCOMES.named_in(config)
         outcomes = OUTCOMES.ordered(outcomes, examples, layer=range(n_layers), **known)
-        same = ["example", "prediction", "correct", "target_rank", "target_logprob"]
-        unaffected = clean.loc[~clean["affected"], same]
+        columns = ["example", "prediction", "correct", "target_rank", "target_logprob"]
+        unaffected = clean.loc[~clean["affected"], columns]
         check_same("outcomes", outcomes, unaffected, "example", "no unit has several tokens")
         frames = {
             "curve": _summarise(outcomes, clean, n_layers),
@@ -342,18 +342,18 @@ class CapCurve(StudyResult):
     def sentences(self) -> list[str]:
         """The clean accuracy, the layer that leaves least, and what random groups leave there."""
         name, *others = dict.fromkeys(self.frame["pooling"])
-        lost = self.differences(name).nsmallest(1, "difference").iloc[0].to_dict()
-        place = (self.frame["layer"] == lost["layer"]) & (self.frame["pooling"] == name)
-        left = self.frame.loc[place, ["accuracy", "ci_low", "ci_high"]].iloc[0].tolist()
-        change = interval(*(lost[end] for end in ("difference", "ci_low", "ci_high")), sign=True)
+        worst = self.differences(name).nsmallest(1, "difference").iloc[0].to_dict()
+        place = (self.frame["layer"] == worst["layer"]) & (self.frame["pooling"] == name)
+        accuracy = self.frame.loc[place, ["accuracy", "ci_low", "ci_high"]].iloc[0].tolist()
+        change = interval(*(worst[end] for end in ("difference", "ci_low", "ci_high")), sign=True)
         sentences = [
             f"{self._head()[1].capitalize()}, the model untouched; {INTERVALS}.",
-            f"Pooling by {name} at layer {lost['layer']}, where least is left, leaves "
-            f"{interval(*left)}: {change} against the model untouched, paired by example.",
+            f"Pooling by {name} at layer {worst['layer']}, where least is left, leaves "
+            f"{interval(*accuracy)}: {change} against the model untouched, paired by example.",
         ]
         if "shuffled" in others:
             rows = self.differences(name, "shuffled")
-            rows = rows[rows["layer"] == lost["layer"]]
+            rows = rows[rows["layer"] == worst["layer"]]
             change = interval(*rows[["difference", "ci_low", "ci_high"]].iloc[0], sign=True)
             sentences.append(
                 f"Beside the control shuffled, units of the same sizes at random places, {name} is "
@@ -431,11 +431,11 @@ class CapCurve(StudyResult):
             table[name] = [interval(*cell, sign=True) for cell in cells]
             table[f"p {name}"] = [probability(p) for p in rows["p_holm"]]
             columns += [(f"− {name}", name, ">28"), ("p", f"p {name}", ">9")]
-        drawn = " shuffled: one draw of places, by the seed." if "shuffled" in controls else ""
+        note = " shuffled: one draw of places, by the seed." if "shuffled" in controls else ""
         return [
             "",
             f"mean − control, paired by example: {UNCORRECTED}; p of McNemar's exact test, by Holm "
-            f"over layers.{drawn}",
+            f"over layers.{note}",
             *text_table(table, columns),
         ]
 
@@ -495,12 +495,13 @@ def compare_curves(
 def _logprobs(outcomes: pd.DataFrame, clean: pd.DataFrame) -> pd.DataFrame:
     """A row per layer and pooling: target_logprob, a mean; low and high, the clean mean with the
     interval of the paired difference to it; n. How examples differ is in neither."""
-    rows, before = [], clean.set_index("example")["target_logprob"]
+    rows, clean_logprobs = [], clean.set_index("example")["target_logprob"]
     for (layer, pooling), group in outcomes.groupby(["layer", "pooling"], sort=False):
-        values = group.set_index("example")["target_logprob"].loc[before.index]
-        ends = (before.mean() + end for end in mean_interval((values - before).tolist()))
-        shown = dict(zip(("low", "high"), ends, strict=True), target_logprob=values.mean())
-        rows.append({"layer": layer, "pooling": pooling, **shown, "n": len(values)})
+        values = group.set_index("example")["target_logprob"].loc[clean_logprobs.index]
+        change = mean_interval((values - clean_logprobs).tolist())
+        ends = (clean_logprobs.mean() + end for end in change)
+        numbers = dict(zip(("low", "high"), ends, strict=True), target_logprob=values.mean())
+        rows.append({"layer": layer, "pooling": pooling, **numbers, "n": len(values)})
     return pd.DataFrame(rows).sort_values(["pooling", "layer"], key=OUTCOMES.place)
 
 

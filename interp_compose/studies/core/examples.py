@@ -96,17 +96,17 @@ def examples_of(
         texts = [known.get(token, f"token {token}") for token in ids.tolist()]
         places = np.where(outcomes[right], ~place, place).reshape(values.shape)
     untouched: dict[int, Any] = {row[key]: row for row in clean.to_dict("records")}
-    before = np.array([untouched[owner][value] for owner in owners.tolist()])
-    clean_values, rounded = _rounded(before).tolist(), _rounded(values).tolist()
+    clean_values = np.array([untouched[owner][value] for owner in owners.tolist()])
+    rounded_clean, rounded = _rounded(clean_values).tolist(), _rounded(values).tolist()
     firsts = [*np.flatnonzero(np.append(True, owners[1:] != owners[:-1])).tolist(), len(owners)]
-    losses = np.maximum.reduceat((before[:, None] - values).max(axis=1), firsts[:-1])
+    losses = np.maximum.reduceat((clean_values[:, None] - values).max(axis=1), firsts[:-1])
     rows = []
     for i in np.argsort(-losses, kind="stable").tolist():
         lines = slice(firsts[i], firsts[i + 1])
         example = untouched[int(owners[firsts[i]])]
         row = {"number": example[key], "parts": parts(example), "facts": facts(example)}
         row["answers"] = answers(example)
-        row |= {"clean": clean_values[firsts[i]], "lines": names[lines], "values": rounded[lines]}
+        row |= {"clean": rounded_clean[firsts[i]], "lines": names[lines], "values": rounded[lines]}
         rows.append(row | ({"predictions": places[lines].tolist()} if texts else {}))
     return Examples(measured, marks, layers, rows, texts)
 
@@ -168,14 +168,14 @@ def marked(text: str, words: Iterable[str]) -> list[Part]:
 def framed(texts: Iterable[str], units: Iterable[int]) -> list[Part]:
     """Tokens, those of one unit of several framed."""
     parts: list[Part] = []
-    before = -1
+    last_unit = -1
     for text, unit in zip(texts, units, strict=True):
-        if unit >= 0 and unit == before:
+        if unit >= 0 and unit == last_unit:
             last = parts[-1]
             parts[-1] = [*([last] if isinstance(last, str) else last), text]
         else:
             parts.append(text)
-        before = unit
+        last_unit = unit
     return parts
 
 

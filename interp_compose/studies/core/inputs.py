@@ -291,8 +291,8 @@ def outcome_of(
         place = (candidates == answers[:, None]).int().argmax(dim=1)
     logits = among(logits, candidates)
     target = logits.gather(1, place[:, None])
-    before = torch.arange(logits.shape[1], device=logits.device) < place[:, None]
-    rank = ((logits > target) | ((logits == target) & before)).sum(dim=1) + 1
+    smaller_ids = torch.arange(logits.shape[1], device=logits.device) < place[:, None]
+    rank = ((logits > target) | ((logits == target) & smaller_ids)).sum(dim=1) + 1
     logprob = target[:, 0].float() - logits.float().logsumexp(dim=1)
     return torch.stack([prediction.float(), logprob, rank.float(), finite.float()], dim=1)
 
@@ -439,11 +439,11 @@ def outcome_rows(
     broken = frame[(outcomes[:, 3] == 0).numpy()]
     if len(broken):
         first = next(broken.itertuples(index=False))
-        where = "without any intervention"
+        condition = "without any intervention"
         if first.layer != CLEAN:
-            where = after.format(first)
+            condition = after.format(first)
         raise NonFiniteError(
-            f"example {first.example} gives NaN or infinite logits {where} "
+            f"example {first.example} gives NaN or infinite logits {condition} "
             f"({len(broken)} of {len(frame)} results in its batch). Load the model in float32, "
             "and check its weights."
         )

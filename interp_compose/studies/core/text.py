@@ -54,8 +54,8 @@ def decimal(value: float | None, digits: int, *, sign: bool = False) -> str:
 
 def interval(value: float, low: float, high: float, *, sign: bool = False) -> str:
     """Like "0.947 [0.915, 0.967]"; without ends that are NaN."""
-    of, *ends = (decimal(number, 3, sign=sign) for number in (value, low, high))
-    return of if math.isnan(low) else f"{of} [{', '.join(ends)}]"
+    middle, *ends = (decimal(number, 3, sign=sign) for number in (value, low, high))
+    return middle if math.isnan(low) else f"{middle} [{', '.join(ends)}]"
 
 
 def spans(

@@ -50,21 +50,21 @@ def run(command: CompareCommand) -> str:
     config = {"study": study, "results": folders, "settings": differing(results)}
     pairs, unpaired = paired(results)
     frames = {TABLE: table} | ({PAIRED: pairs} if len(pairs) else {})
-    kept = Result(config=config, frames=frames, versions=environment_versions())
+    comparison = Result(config=config, frames=frames, versions=environment_versions())
     pictures = {name: picture_bytes(figure) for name, figure in figures.items()}
-    whole = page(results, figures, pictures, frames, unpaired)
-    others: dict[str, bytes | str] = {PAGE: whole.encode()}
+    html = page(results, figures, pictures, frames, unpaired)
+    others: dict[str, bytes | str] = {PAGE: html.encode()}
     for name, figure in figures.items():
         others |= {f"{name}.html": page_bytes(figure), f"{name}.png": pictures[name]}
-    store(kept, command.out, others, overwrite=command.overwrite)
+    store(comparison, command.out, others, overwrite=command.overwrite)
     files = [PAGE, *(f"{name}.html, {name}.png" for name in figures)]
     files += [f"{name} (.parquet, .csv)" for name in frames]
     summaries = [f"{label}\n{result.summary()}\n" for label, result in results.items()]
     for _, rows in pairs.groupby("second", sort=False) if len(pairs) else ():
         places = zip(rows["layer"], rows["pooling"], strict=True)
-        where = ["untouched" if i < 0 else f"layer {i}, {pooling}" for i, pooling in places]
+        place_texts = ["untouched" if i < 0 else f"layer {i}, {pooling}" for i, pooling in places]
         summaries += [
-            *differences_told(rows.assign(place=where), [("", "place", "<30")], what=WHAT),
+            *differences_told(rows.assign(place=place_texts), [("", "place", "<30")], what=WHAT),
             "",
         ]
     return "\n".join([*summaries, *unpaired, f"written to {command.out}/: {', '.join(files)}"])
@@ -167,8 +167,8 @@ def facets(charts: Mapping[str, Chart], notes: Sequence[str] = ()) -> Chart | No
     explains_dots = any(panel.levels for panel in panels) and not says_dotted
     levels = [one.label for chart in charts.values() for p in chart.panels for one in p.levels]
     are_clean = all(label.startswith("clean") for label in filter(None, levels))
-    of = "the clean model" if are_clean else "the level"
-    shared += [f"dotted: {of} of each result, in its colour"] if explains_dots else []
+    subject = "the clean model" if are_clean else "the level"
+    shared += [f"dotted: {subject} of each result, in its colour"] if explains_dots else []
     return replace(
         first,
         title=_title([chart.title for chart in charts.values()]),

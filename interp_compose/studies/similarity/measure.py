@@ -410,13 +410,13 @@ def _check_finite(cosines: pd.DataFrame) -> None:
     if len(broken):
         ordered = broken.assign(after=broken["pooling"] != NONE)
         first = ordered.sort_values(["after", "pair", "layer"], kind="stable").iloc[0]
-        where = "without any intervention"
+        condition = "without any intervention"
         if first["pooling"] != NONE:
-            where = f"after {first['pooling']} pooling"
+            condition = f"after {first['pooling']} pooling"
         raise NonFiniteError(
-            f"the pair of row {first['pair'] + 1} has no cosine at layer {first['layer']} {where} "
-            f"({len(broken)} of all results): an embedding is zero, NaN or infinite. Load the "
-            "model in float32, and check its weights."
+            f"the pair of row {first['pair'] + 1} has no cosine at layer {first['layer']} "
+            f"{condition} ({len(broken)} of all results): an embedding is zero, NaN or infinite. "
+            "Load the model in float32, and check its weights."
         )
 
 

@@ -89,11 +89,11 @@ def by_subset(
 
     Depth is the layer's number over ``n_depths``; cosines are ranked in steps of ``step``.
     """
-    where = ["pooling", "layer"] if "pooling" in outcomes else ["layer"]
-    wide = outcomes.pivot(index="pair", columns=where, values="cosine")
-    cells = wide.columns.to_frame(index=False).sort_values(where, key=OUTCOMES.place)
+    axes = ["pooling", "layer"] if "pooling" in outcomes else ["layer"]
+    wide = outcomes.pivot(index="pair", columns=axes, values="cosine")
+    cells = wide.columns.to_frame(index=False).sort_values(axes, key=OUTCOMES.place)
     cosines = wide.iloc[:, cells.index].to_numpy(float)
-    cells = cells.assign(depth=cells["layer"] / n_depths)[["layer", "depth", *where[:-1]]]
+    cells = cells.assign(depth=cells["layer"] / n_depths)[["layer", "depth", *axes[:-1]]]
     target, reference = clean["target"].to_numpy(float), clean["cosine"].to_numpy(float)
     affected = clean["affected"].to_numpy(bool)
     tables = []
@@ -419,8 +419,8 @@ def compare_similarities(
     first_label, first = next(iter(curves.items()))
     frames = {}
     for label, curve in curves.items():
-        same = ["text1", "text2", "target"]
-        if not curve.clean[same].equals(first.clean[same]):
+        columns = ["text1", "text2", "target"]
+        if not curve.clean[columns].equals(first.clean[columns]):
             raise InputError(
                 f"the curves {first_label!r} and {label!r} were measured on different pairs; "
                 "measure them on the same ones to compare them"

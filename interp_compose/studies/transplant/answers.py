@@ -83,13 +83,13 @@ class Answers:
         place: dict[str, Sequence[Any]] = {"example": pairs * len(cells)}
         for i, name in enumerate(PLACE):
             place[name] = [cell[i] for cell in cells for _ in pairs]
-        after = (
+        condition = (
             "with the vector {0.vector!r} ({0.pooling}) in the phrase's place at layer {0.layer}"
         )
         by_cell = outcomes.unflatten(0, (len(cells), -1))
         by_name = {
             name: outcome_rows(
-                by_cell[:, rows, 4 * i : 4 * i + 4].flatten(0, 1).contiguous(), place, after
+                by_cell[:, rows, 4 * i : 4 * i + 4].flatten(0, 1).contiguous(), place, condition
             )
             for i, (name, rows) in enumerate(self.row_of.items())
         }

@@ -245,8 +245,8 @@ def _phrase(prompt: PreparedExample, span: Span) -> Bool[np.ndarray, "pos"]:
     """The tokens of a phrase: the unit of its first character that is not blank. A last token that
     :func:`.inputs.prepare` has set apart belongs to it."""
     tokens, text = prompt.prompt, prompt.example.prompt[slice(*span)]
-    first = span[0] + len(text) - len(text.lstrip())
-    covers = (tokens.offsets[:, 0] <= first) & (first < tokens.offsets[:, 1])
+    start = span[0] + len(text) - len(text.lstrip())
+    covers = (tokens.offsets[:, 0] <= start) & (start < tokens.offsets[:, 1])
     members = np.isin(tokens.groups, tokens.groups[covers & (tokens.groups >= 0)])
     last = prompt.n_before - 1
     members[last] |= tokens.groups[last] >= 0 and tokens.offsets[last, 0] < span[1]
@@ -322,10 +322,10 @@ def places_of(
     for row, one in enumerate((*pairs, *donors)):
         phrase[row, -len(one.source_phrase) :][one.source_phrase] = 0
     device, width = targets.tokens.device, targets.tokens.shape[1]
-    first = [width - run.row.n_tokens + int(run.pair.target_phrase.argmax()) for run in runs]
+    starts = [width - run.row.n_tokens + int(run.pair.target_phrase.argmax()) for run in runs]
     return Places(
         layout,
-        layout.of_token.gather(1, torch.tensor(first).to(device)[:, None])[:, 0],
+        layout.of_token.gather(1, torch.tensor(starts).to(device)[:, None])[:, 0],
         torch.from_numpy(phrase).to(device),
         torch.tensor([one.differs for one in pairs]).to(device),
     )

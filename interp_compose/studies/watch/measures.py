@@ -126,8 +126,8 @@ class _Weights:
         for matrix in weight_matrices(model, self._matrices):
             try:
                 for name in self._names:
-                    of = OF_WEIGHTS[name]
-                    value = of(matrix.weight) if of else self._stable_rank(matrix)
+                    function = OF_WEIGHTS[name]
+                    value = function(matrix.weight) if function else self._stable_rank(matrix)
                     rows.append(_row(name, matrix.layer, matrix.name, float(value), 1))
             except NonFiniteError as broken:
                 raise NonFiniteError(f"layer {matrix.layer}, {matrix.name}: {broken}") from broken
