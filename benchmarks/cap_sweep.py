@@ -54,8 +54,8 @@ from interp_compose.studies.cap.options import CapOptions
 from interp_compose.studies.core.inputs import PreparedExample, PromptBatch, prepare_all
 from interp_compose.types import Example
 
-ASKED = CapOptions(controls=False)
-PROTOCOLS: Final[Mapping[str, Any]] = {name: name for name in ASKED.pooling}
+OPTIONS = CapOptions(controls=False)
+POOLINGS: Final[Mapping[str, Any]] = {name: name for name in OPTIONS.pooling}
 D_VOCAB = 50257
 BATCH = 16
 
@@ -116,7 +116,7 @@ def compare(
 
     def sweep() -> None:
         for part in parts:
-            _measure(model, part, asked=ASKED, layers=layers, protocols=PROTOCOLS)
+            _measure(model, part, options=OPTIONS, layers=layers, poolings=POOLINGS)
 
     def one_by_one() -> None:
         for batch, part in zip(batches, parts, strict=True):
@@ -190,7 +190,7 @@ def hooked_passes(
     """The obvious way: one full forward pass per layer and protocol."""
     units = batch.layout([item.prompt.groups for item in items]).of_token
     for layer in layers:
-        for how in PROTOCOLS:
+        for how in POOLINGS:
             with pool_at(model, layer, units, how, mode="broadcast"):
                 model(batch.tokens, attention_mask=batch.mask)
 
@@ -209,10 +209,10 @@ def operations(model: LensModel, items: Sequence[PreparedExample], *, whole: boo
     unembed = model.d_model * model.d_vocab
     clean = sum(n_layers * block(model, it.n_tokens) + it.n_tokens * unembed for it in items)
     kept = sum(n_layers * block(model, it.n_tokens) + unembed for it in items)
-    streams_blocks = len(PROTOCOLS) * n_layers * (n_layers + 1) / 2
+    streams_blocks = len(POOLINGS) * n_layers * (n_layers + 1) / 2
     pooled = sum(
         streams_blocks * block(model, it.n_pooled - (0 if whole else n_before(it)), it.n_pooled)
-        + len(PROTOCOLS) * n_layers * unembed
+        + len(POOLINGS) * n_layers * unembed
         for it in items
         if it.affected
     )
@@ -251,7 +251,7 @@ def show(title: str, row: dict[str, Any]) -> None:
 
 def prepared(model: LensModel, texts: Sequence[str]) -> list[PreparedExample]:
     examples = [Example(text, "a") for text in texts]
-    return prepare_all(model, examples, ASKED)
+    return prepare_all(model, examples, OPTIONS)
 
 
 def middle(items: Sequence[PreparedExample], n: int) -> list[PreparedExample]:
@@ -305,7 +305,7 @@ def peak_mib(model: LensModel, items: Sequence[PreparedExample], what: str) -> f
         if what == "clean":
             model(batch.tokens, attention_mask=batch.mask)
         else:
-            _measure(model, part, asked=ASKED, layers=layers, protocols=PROTOCOLS)
+            _measure(model, part, options=OPTIONS, layers=layers, poolings=POOLINGS)
 
     return round(peak_bytes(run, model.device.type) / 2**20, 1)
 

@@ -390,7 +390,7 @@ def test_what_an_ablation_makes_infinite_is_named_with_its_layer(
         names = [f"blocks.{layer}.attn.hook_z" for layer in (1, 2)]
         return dict.fromkeys(names, torch.full((4, 10), torch.inf))
 
-    monkeypatch.setattr(ablation_measure.References, "instead", bursts)
+    monkeypatch.setattr(ablation_measure.References, "replacements", bursts)
     with pytest.raises(NonFiniteError, match=r"example \d gives NaN .* ablated at layer 1 \("):
         quiet(model, examples, what="heads", how="mean")
 

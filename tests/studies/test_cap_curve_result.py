@@ -423,5 +423,5 @@ def test_compare_refuses_nothing_and_unknown_protocols() -> None:
     for label in ("", " ", "a\nb"):
         with pytest.raises(InputError, match="label .*: expected a word or a few"):
             compare_curves({label: make_curve()})
-    with pytest.raises(InputError, match="'a' has no protocol 'median'; it has average, mean, max"):
+    with pytest.raises(InputError, match="'a' has no pooling 'median'; it has average, mean, max"):
         compare_curves({"a": make_curve()}, pooling="median")

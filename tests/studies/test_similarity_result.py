@@ -324,7 +324,7 @@ def test_what_cannot_be_compared_is_refused(
     encoder: SimilarityCurve, decoder: SimilarityCurve
 ) -> None:
     both = {"an encoder": encoder, "a decoder": decoder}
-    with pytest.raises(InputError, match="'a decoder' has no protocol 'max'; it has .*mean"):
+    with pytest.raises(InputError, match="'a decoder' has no pooling 'max'; it has .*mean"):
         compare_similarities(both, pooling="max")
     with pytest.raises(OptionError, match="metric 'auc' was not measured"):
         compare_similarities(both, metric="auc")

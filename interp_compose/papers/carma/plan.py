@@ -30,7 +30,7 @@ from interp_compose.papers.carma.synonyms.replace import (
 from interp_compose.papers.carma.synonyms.sources import SynonymSource
 from interp_compose.papers.carma.tables import TABLES, VERSIONS
 from interp_compose.runs.sweep import Where
-from interp_compose.studies.cap.measure import plan_asked_less
+from interp_compose.studies.cap.measure import plan_within_study
 from interp_compose.studies.cap.options import CapOptions
 from interp_compose.studies.cap.result import CapCurve
 from interp_compose.studies.core.options import Execution, Layers
@@ -232,7 +232,7 @@ def plan_of_test(
 ) -> Plan[CapCurve]:
     """Word-level CAP curves of the test split, without controls."""
     asked = CapOptions(layers=layers, controls=False, seed=0, answers=answers, task=task.name)
-    return plan_asked_less(model, task.test, asked)
+    return plan_within_study(model, task.test, asked)
 
 
 def _replaced(

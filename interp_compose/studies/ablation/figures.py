@@ -47,7 +47,7 @@ def curve_figure(
     clean = Level(f"clean {clean_accuracy:.1%}", clean_accuracy, CLEAN_STYLE)
     chart = Chart(
         title=f"{model_name(config)}: accuracy when {_what(config)}",
-        subtitle=_about(
+        subtitle=_subtitle(
             config,
             _examples(frame),
             f"{'bars' if one_layer else 'bands'}: 95 % intervals",
@@ -77,7 +77,7 @@ def example_figure(
         HeatMap(
             title=f"{model_name(config)}, one example: {short(prompt, 50)} → "
             f"{answer.strip() or repr(answer)}",
-            subtitle=_about(
+            subtitle=_subtitle(
                 config,
                 f"clean: {logprob:.2f} nats, ".replace("-", MINUS)
                 + ("right" if correct else "wrong"),
@@ -106,7 +106,7 @@ def heads_figure(frame: pd.DataFrame, *, config: Mapping[str, Any]) -> ChartFigu
     return draw(
         HeatMap(
             title=f"{model_name(config)}: {CHANGE} when {_what(config)}",
-            subtitle=_about(config, f"mean over {_examples(frame)}"),
+            subtitle=_subtitle(config, f"mean over {_examples(frame)}"),
             x_title="layer" if heads else f"layer ℓ; knocked out in {REACH[config['reach']]}",
             y_title="head" if heads else "",
             columns=[str(layer) for layer in change.columns],
@@ -151,14 +151,14 @@ def _drawn(frame: pd.DataFrame) -> list[str]:
     return [name for name in cells.index if name in kept]
 
 
-def _about(config: Mapping[str, Any], *more: str) -> str:
+def _subtitle(config: Mapping[str, Any], *more: str) -> str:
     mask = MASKS.get(config.get("mode") or "", "") if config["what"] == "words" else ""
     return about(config, ("task",), filtered_of(config), mask, *more)
 
 
 def _label(name: str, frame: pd.DataFrame) -> str:
     """A group's name; where not every example has such a word, also its clean accuracy."""
-    own = frame[frame["group"] == name].iloc[0]
-    if own["n"] == frame["n"].max():
+    row = frame[frame["group"] == name].iloc[0]
+    if row["n"] == frame["n"].max():
         return name
-    return f"{name}: {own['n']} ex., clean {own['clean_accuracy']:.0%}"
+    return f"{name}: {row['n']} ex., clean {row['clean_accuracy']:.0%}"

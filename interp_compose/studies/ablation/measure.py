@@ -73,7 +73,7 @@ UNCHANGED: Final = 1e-5
 
 @study(AblationOptions)
 def ablation_curve(
-    model: LensModel, examples: Iterable[ExampleRow | str], asked: AblationOptions
+    model: LensModel, examples: Iterable[ExampleRow | str], options: AblationOptions
 ) -> Plan[AblationCurve]:
     """Knock out one thing at a time, at each layer, and follow the answer.
 
@@ -90,7 +90,7 @@ def ablation_curve(
         model: from :func:`load_model`, in evaluation mode.
         examples: a task, a table or a list, as :func:`cap_curve` takes them; or bare texts,
             whose answer is the token that the untouched model predicts: all are right at first.
-        asked: every option.
+        options: every option.
 
     Returns:
         An :class:`AblationCurve` with ``.frame``, ``.outcomes``, ``.clean``, ``.plot()``,
@@ -102,80 +102,80 @@ def ablation_curve(
         InterventionError: there is no word to knock out, or no knockout changed any number.
         TrainingModeError, NonFiniteError: see their names.
     """
-    check_numbers(asked.seed, asked.batch_size)
-    reach = _checked_reach(asked)
+    check_numbers(options.seed, options.batch_size)
+    reach = _checked_reach(options)
     check_decoder(model, "use mask_attention and model.encode")
-    layers = _layers(model, asked)
-    tagger = None if asked.tagger is None else tagger_of(asked.tagger)
-    items, skipped, bare = prepare_any(model, examples, asked)
-    model.require("resume", NEEDS[asked.what])
-    if asked.what == "words" and not any(words_of(item) for item in items):
+    layers = _layers(model, options)
+    tagger = None if options.tagger is None else tagger_of(options.tagger)
+    items, skipped, bare = prepare_any(model, examples, options)
+    model.require("resume", NEEDS[options.what])
+    if options.what == "words" and not any(words_of(item) for item in items):
         raise InterventionError(
-            f"none of the {len(items)} examples has a {asked.unit} before its last token, so there "
-            "is nothing to knock out. Use longer prompts."
+            f"none of the {len(items)} examples has a {options.unit} before its last token, so "
+            "there is nothing to knock out. Use longer prompts."
         )
     tags = {} if tagger is None else _tags(items, tagger)
     cells = {"words": max(len(words_of(item)) for item in items), "heads": model.n_heads}
-    streams = (len(layers) + 1) * max(1, cells.get(asked.what, 1))
+    streams = (len(layers) + 1) * max(1, cells.get(options.what, 1))
     longest = max(item.n_tokens for item in items)
-    size = batch_size_of(model, items, asked, streams, longest)
+    size = batch_size_of(model, items, options, streams, longest)
     batches = batches_of(items, size)
     if bare:
         batches = [with_predictions(model, part) for part in batches]
         items = sorted(chain.from_iterable(batches), key=lambda item: item.index)
-    of_words = asked.what == "words"
+    of_words = options.what == "words"
     config = config_of(
         "ablation",
         model,
-        asked,
+        options,
         layers=layers,
         batch_size=size,
         reach=reach,
-        mode=asked.mode if of_words else None,
-        how=asked.how if asked.what == "heads" else None,
-        unit=asked.unit if of_words else None,
-        tagger=_name_of(asked.tagger),
+        mode=options.mode if of_words else None,
+        how=options.how if options.what == "heads" else None,
+        unit=options.unit if of_words else None,
+        tagger=_name_of(options.tagger),
         n_heads=model.n_heads,
         n_examples=len(items),
         examples_sha256=examples_digest(items),
-        **answer_lengths_of(items, asked),
+        **answer_lengths_of(items, options),
         **skipped_of(skipped),
     )
-    asked = replace(asked, reach=reach)
-    references = References(items, asked, layers, size)
+    options = replace(options, reach=reach)
+    references = References(items, options, layers, size)
     return Plan(
         AblationCurve,
         model,
         config,
         batches=batches,
-        compute=partial(_measure, asked=asked, layers=layers, references=references),
+        compute=partial(_measure, options=options, layers=layers, references=references),
         result=partial(_curve, items=items, tags=tags, config=config),
     )
 
 
-def _layers(model: LensModel, asked: AblationOptions) -> list[int]:
+def _layers(model: LensModel, options: AblationOptions) -> list[int]:
     """Layers of the knockouts; for cross-attention, those that have it."""
-    layers = resolve_layers(asked.layers, model.n_layers)
-    if asked.what != "cross_attn":
+    layers = resolve_layers(options.layers, model.n_layers)
+    if options.what != "cross_attn":
         return layers
     has_it = [layer for layer in layers if "cross_attn" in model.sublayers(layer)]
-    if not has_it or (asked.layers is not None and has_it != layers):
-        without = sorted({*layers} - {*has_it})
+    if not has_it or (options.layers is not None and has_it != layers):
+        lacking = sorted({*layers} - {*has_it})
         raise LayerError(
-            f"what='cross_attn': layers {without} of {model.name!r} ({model.architecture}) have no "
+            f"what='cross_attn': layers {lacking} of {model.name!r} ({model.architecture}) have no "
             "cross-attention, which only the decoder of an encoder–decoder has."
         )
     return has_it
 
 
-def _checked_reach(asked: AblationOptions) -> Literal["from", "at", "until"]:
+def _checked_reach(options: AblationOptions) -> Literal["from", "at", "until"]:
     """``reach``, or what is usual for ``what``; options that belong to another ``what`` refused."""
-    what, reach = asked.what, asked.reach
+    what, reach = options.what, options.reach
     for name, value, usual, belongs in (
-        ("mode", asked.mode, "exclude", "words"),
-        ("unit", asked.unit, "word", "words"),
-        ("tagger", asked.tagger, None, "words"),
-        ("how", asked.how, "zero", "heads"),
+        ("mode", options.mode, "exclude", "words"),
+        ("unit", options.unit, "word", "words"),
+        ("tagger", options.tagger, None, "words"),
+        ("how", options.how, "zero", "heads"),
     ):
         if what != belongs and value != usual:
             raise OptionError(
@@ -212,7 +212,7 @@ def _name_of(tagger: Any) -> str | None:
 def prepare_any(
     model: LensModel,
     examples: Iterable[ExampleRow | str],
-    asked: AblationOptions,
+    options: AblationOptions,
 ) -> tuple[list[PreparedExample], dict[str, int], bool]:
     """Examples with their answers, or bare texts, which have none yet; how many were left out, for
     what of them; and whether they are bare.
@@ -228,12 +228,12 @@ def prepare_any(
             f"example {bare.index(not bare[0])} is of another kind than example 0; expected texts "
             "alone, or examples with their answers alone."
         )
-    if any(bare) and checked_labels(asked.answers) is not None:
+    if any(bare) and checked_labels(options.answers) is not None:
         raise InputError(
             "bare texts have no answers of their own, so labels mean nothing for them; give "
             "examples with prompt and answer, or leave answers out."
         )
-    if any(bare) and asked.multi_token_answers:
+    if any(bare) and options.multi_token_answers:
         raise InputError(
             "bare texts have no answers of their own, so multi_token_answers=True has no meaning "
             "for them; give examples with prompt and answer, or leave it out."
@@ -241,7 +241,7 @@ def prepare_any(
     items, skipped = prepare(
         model,
         [Example(text, "") for text in rows] if any(bare) else rows,
-        asked,
+        options,
         answered=not any(bare),
     )
     return items, skipped, any(bare)
@@ -252,11 +252,11 @@ def with_predictions(model: LensModel, items: Sequence[PreparedExample]) -> list
     """One batch, the answers being the tokens that the clean model predicts in it."""
     batch = PromptBatch.of([item.prompt for item in items], model.device)
     logits = model.forward(batch.tokens, attention_mask=batch.mask, read="last")
-    out = []
+    answered = []
     for item, answer in zip(items, logits[:, -1].argmax(dim=1).tolist(), strict=True):
         example = replace(item.example, answer=output_tokenizer(model).decode([answer]))
-        out.append(replace(item, example=example, answer_ids=(answer,)))
-    return out
+        answered.append(replace(item, example=example, answer_ids=(answer,)))
+    return answered
 
 
 def words_of(item: PreparedExample) -> list[int]:
@@ -275,15 +275,15 @@ def _measure(
     model: LensModel,
     items: Sequence[PreparedExample],
     *,
-    asked: AblationOptions,
+    options: AblationOptions,
     layers: Sequence[int],
     references: References,
 ) -> pd.DataFrame:
     """One batch's outcomes, the clean ones under layer ``CLEAN``."""
     batch = PromptBatch.of([item.prompt for item in items], model.device)
     targets = AnswerTargets.of(items, model.device)
-    knockout, units = _knockout(model, items, batch, asked, references)
-    starts = [0] if asked.reach == "until" else layers
+    knockout, units = _knockout(model, items, batch, options, references)
+    starts = [0] if options.reach == "until" else layers
     names = [f"blocks.{layer}.hook_resid_pre" for layer in starts] if units else []
     logits, resid = model.capture(batch.tokens, names, attention_mask=batch.mask, read=targets.read)
     index = [item.index for item in items]
@@ -297,7 +297,7 @@ def _measure(
             knockout,
             layers,
             targets.outcomes,
-            reach=str(asked.reach),
+            reach=str(options.reach),
             max_tokens=chunk_tokens(model, batch.tokens.shape[1], logits=targets.n_read),
             read=targets.read,
         )
@@ -310,36 +310,37 @@ def _knockout(
     model: LensModel,
     items: Sequence[PreparedExample],
     batch: PromptBatch,
-    asked: AblationOptions,
+    options: AblationOptions,
     references: References,
 ) -> tuple[Ablation, list[int]]:
     """The batch's cells, and the unit (word, head; 0 for a block) of each."""
     device = batch.tokens.device
-    if asked.what in PARTS:
+    if options.what in PARTS:
         rows = torch.arange(len(items), device=device)
-        return SublayerAblation(rows, PARTS[asked.what]), [0] * len(items)
-    if asked.what == "heads":
+        return SublayerAblation(rows, PARTS[options.what]), [0] * len(items)
+    if options.what == "heads":
         n_heads = model.n_heads
         rows = torch.arange(len(items), device=device).repeat_interleave(n_heads)
         heads = torch.arange(n_heads, device=device).repeat(len(items))
-        return HeadAblation(rows, heads, references.instead(model, items, batch)), heads.tolist()
+        outputs = references.replacements(model, items, batch)
+        return HeadAblation(rows, heads, outputs), heads.tolist()
     width = batch.tokens.shape[1]
     cells = [(row, unit) for row, item in enumerate(items) for unit in words_of(item)]
     keys = np.zeros((len(cells), width), dtype=bool)
     queries = np.zeros_like(keys)
     for cell, (row, unit) in enumerate(cells):
         groups = items[row].prompt.groups
-        at = np.flatnonzero(groups == unit) + width - len(groups)
-        keys[cell, at] = True
+        positions = np.flatnonzero(groups == unit) + width - len(groups)
+        keys[cell, positions] = True
         if len(model.stacks) > 1:  # an encoder's words are attended to by earlier ones as well
             queries[cell] = ~keys[cell]
         else:
-            queries[cell, at[-1] + 1 :] = True
+            queries[cell, positions[-1] + 1 :] = True
     knockout = AttentionKnockout(
         torch.tensor([row for row, _ in cells], dtype=torch.long, device=device),
         torch.from_numpy(keys).to(device),
         torch.from_numpy(queries).to(device),
-        asked.mode == "exclude",
+        options.mode == "exclude",
     )
     return knockout, [unit for _, unit in cells]
 
@@ -350,23 +351,23 @@ class References:
     def __init__(
         self,
         items: Sequence[PreparedExample],
-        asked: AblationOptions,
+        options: AblationOptions,
         layers: Sequence[int],
         batch_size: int,
     ) -> None:
-        self.items, self.asked = items, asked
+        self.items, self.options = items, options
         self.layers, self.batch_size = layers, batch_size
         self._outputs: dict[str, Float[Tensor, "token head d_head"]] = {}
 
-    def instead(
+    def replacements(
         self, model: LensModel, items: Sequence[PreparedExample], batch: PromptBatch
     ) -> dict[str, Float[Tensor, "..."]]:
         """By hook point, for the examples of a batch: nothing for zeros, a mean [head d_head], or
         resampled outputs [batch pos head d_head]."""
-        if self.asked.how == "zero":
+        if self.options.how == "zero":
             return {}
         self._outputs = outputs = self._outputs or self._captured(model)
-        if self.asked.how == "mean":
+        if self.options.how == "mean":
             return {name: of_head.float().mean(dim=0) for name, of_head in outputs.items()}
         draws = {n: self._draws(items, batch, n) for n in {len(of) for of in outputs.values()}}
         return {name: of_head[draws[len(of_head)]] for name, of_head in outputs.items()}
@@ -377,7 +378,7 @@ class References:
         """A token of the references for each position."""
         draws = torch.zeros_like(batch.tokens, device="cpu")
         for row, item in enumerate(items):  # an example's draws are its own, in any batch
-            generator = np.random.default_rng([self.asked.seed, item.index])
+            generator = np.random.default_rng([self.options.seed, item.index])
             draws[row, -item.n_tokens :] = torch.from_numpy(
                 generator.integers(n_tokens, size=item.n_tokens)
             )
@@ -386,7 +387,7 @@ class References:
     def _captured(self, model: LensModel) -> dict[str, Float[Tensor, "token head d_head"]]:
         """By hook point, in the order of the examples: tokens are drawn by number, and batches may
         be of any size."""
-        order = np.random.default_rng(self.asked.seed).permutation(len(self.items))
+        order = np.random.default_rng(self.options.seed).permutation(len(self.items))
         chosen = [self.items[i] for i in order[:REFERENCE].tolist()]
         sites = {
             f"{model.prefix(layer)}.{site.name}.hook_z": site.queries
@@ -403,7 +404,7 @@ class References:
                 real = model.own_mask(batch.tokens, batch.mask, side)
                 for row, item in enumerate(part):
                     z[name][item.index] = captured[name][row, real[row]]
-        return {name: torch.cat([of[i] for i in sorted(of)]) for name, of in z.items()}
+        return {name: torch.cat([parts[i] for i in sorted(parts)]) for name, parts in z.items()}
 
 
 def _rows(
@@ -429,8 +430,8 @@ def _curve(
     config: Mapping[str, Any],
 ) -> AblationCurve:
     outcomes, clean = split_clean(rows, model, items, ["layer", "unit"])
-    before = outcomes["example"].map(clean.set_index("example")["target_logprob"])
-    if bool(((outcomes["target_logprob"] - before).abs() <= UNCHANGED).all()):
+    clean_logprob = outcomes["example"].map(clean.set_index("example")["target_logprob"])
+    if bool(((outcomes["target_logprob"] - clean_logprob).abs() <= UNCHANGED).all()):
         raise InterventionError(
             f"what={config['what']!r} changed nothing: none of {len(outcomes)} outcomes differs "
             f"from the clean model's by more than {UNCHANGED} nats. Check that the model's answers "

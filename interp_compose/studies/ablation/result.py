@@ -163,15 +163,15 @@ class AblationCurve(StudyResult):
         """
         rows = self.outcomes[self.outcomes["example"] == example]
         if rows.empty:
-            there = self.outcomes["example"].unique().tolist()
+            examples = self.outcomes["example"].unique().tolist()
             raise InputError(
-                f"example {example!r} has no outcomes; those that have are {there[:10]} "
-                f"({len(there)} in all)."
+                f"example {example!r} has no outcomes; those that have are {examples[:10]} "
+                f"({len(examples)} in all)."
             )
-        own = self.cells[self.cells["example"].isin([example, -1])].set_index("unit")["text"]
-        before = self.clean.set_index("example").loc[example, "target_logprob"]
-        table = rows.pivot(index="unit", columns="layer", values="target_logprob") - before
-        table.index = pd.Index([own[unit] for unit in table.index], name="text")
+        texts = self.cells[self.cells["example"].isin([example, -1])].set_index("unit")["text"]
+        clean_logprob = self.clean.set_index("example").loc[example, "target_logprob"]
+        table = rows.pivot(index="unit", columns="layer", values="target_logprob") - clean_logprob
+        table.index = pd.Index([texts[unit] for unit in table.index], name="text")
         return table
 
     def plot(self) -> ChartFigure:
@@ -276,13 +276,13 @@ class AblationCurve(StudyResult):
         worst = self.frame.nsmallest(1, "logprob_change").iloc[0].to_dict()
         ends = ("", "_low", "_high")
         change = interval(*(worst[f"logprob_change{end}"] for end in ends), sign=True)
-        left = interval(*(worst[name] for name in ("accuracy", "ci_low", "ci_high")))
+        accuracy = interval(*(worst[name] for name in ("accuracy", "ci_low", "ci_high")))
         done = self._done(worst["group"], worst["layer"])
         return [
             f"{self._head()[1].capitalize()}, the model untouched; {INTERVALS}.",
             f"By the answer's log-probability, most is lost where {done}: it changes "
             f"by {change} nats on average over {counted(worst['n'], 'examples')}, and the accuracy "
-            f"is {left}, from {decimal(worst['clean_accuracy'], 3)} for the same examples.",
+            f"is {accuracy}, from {decimal(worst['clean_accuracy'], 3)} for the same examples.",
         ]
 
     def _done(self, group: str = ALL_WORDS, layer: int | str = "ℓ") -> str:
@@ -292,11 +292,11 @@ class AblationCurve(StudyResult):
         what = self.config["what"]
         if what == "heads":
             return f"head {group} of layer {layer} is ablated"
-        where = REACH[self.config["reach"]].replace("ℓ", str(layer))
+        layers = REACH[self.config["reach"]].replace("ℓ", str(layer))
         if what != "words":
-            return f"{PARTS[what]} in {where}"
+            return f"{PARTS[what]} in {layers}"
         word = "a word" if group == ALL_WORDS else f"a word of the kind “{group}”"
-        return f"{word} is hidden in {where} (one word at a time)"
+        return f"{word} is hidden in {layers} (one word at a time)"
 
     def _examples(self) -> Examples:
         framed = "Framed words are those knocked out, one at a time. "

@@ -31,8 +31,8 @@ def check_hooks(
     for name in recorded.points:
         times = recorded.fired[name]
         status = "holds" if times else "silent"
-        often = f"{counted(times, 'times')} in one call" if times else "never in one call"
-        yield name, "fires", Outcome(status, often)  # type: ignore[arg-type]
+        detail = f"{counted(times, 'times')} in one call" if times else "never in one call"
+        yield name, "fires", Outcome(status, detail)  # type: ignore[arg-type]
         if not times:
             step()
     for name, probe in prove_edits(model, names, step=step).items():

@@ -38,7 +38,7 @@ AGAIN: Final = "a second call gives the same bits"
 
 
 @keywords(AuditOptions)
-def audit(source: Source, asked: AuditOptions) -> Audit:
+def audit(source: Source, options: AuditOptions) -> Audit:
     """What of a model behind TransformerLens is not what it claims to be.
 
     The model: everything that studies rely on (:data:`.capabilities.MEANING`), equal bits twice,
@@ -53,27 +53,27 @@ def audit(source: Source, asked: AuditOptions) -> Audit:
     Args:
         source: whatever :func:`load_model` takes; of a model that it cannot wrap, or that does not
             run, the only row is that, "refused".
-        asked: every option.
+        options: every option.
 
     Raises:
         OptionError, CorruptFileError, DeviceError: no model; as :func:`load_model`.
     """
-    model, loads, config = _opened(lambda: load_model(source), source, asked)
-    return measure(model, loads, config, progress=asked.progress)
+    model, loads, config = _opened(lambda: load_model(source), source, options)
+    return measure(model, loads, config, progress=options.progress)
 
 
 def _opened(
-    load: Callable[[], LensModel], source: Source, asked: AuditOptions
+    load: Callable[[], LensModel], source: Source, options: AuditOptions
 ) -> tuple[LensModel | None, Outcome, dict[str, Any]]:
     """The model, unless it was refused; what loading came to; and what a result says of itself."""
     name = str(source) if isinstance(source, str | Path) else type(source).__name__
-    config = {"study": "audit", "model": name, "architecture": "", "quick": asked.quick}
+    config = {"study": "audit", "model": name, "architecture": "", "quick": options.quick}
     try:
         model = load()
         model.check_in_place()
     except CapabilityError as refusal:
         return None, Outcome("refused", str(refusal)), config
-    about = {
+    metadata = {
         "model": model.name,
         "architecture": model.architecture,
         "n_layers": model.n_layers,
@@ -82,7 +82,7 @@ def _opened(
         "weights_sha256": weights_digest(model),
     }
     loads = guarded(lambda: _compared(source, model))
-    return None if loads.status == "refused" else model, loads, config | about
+    return None if loads.status == "refused" else model, loads, config | metadata
 
 
 def _compared(source: Source, model: LensModel) -> Outcome:
@@ -141,9 +141,9 @@ def run(command: AuditCommand) -> Audit:
     Raises:
         InputError: ``out`` holds another run's result and ``overwrite`` is off.
     """
-    output, asked = command.output, command.study
+    output, options = command.output, command.study
     name = command.model.name or command.model.model
-    model, loads, config = _opened(lambda: loaded(command.model), name, asked)
+    model, loads, config = _opened(lambda: loaded(command.model), name, options)
     with held_folder(output.out, Audit, config, overwrite=output.overwrite):
         result = measure(model, loads, config, progress=not output.quiet)
         write_result(output.out, result, overwrite=output.overwrite)

@@ -94,19 +94,19 @@ def _causal(model: LensModel, tokens: Tensor) -> Outcome:
     if not places:
         return Outcome("not tried", "of a single position")
     rows = tokens[:1].repeat(len(places) + 1, 1)
-    other = model.shifted(rows, 1)
+    shifted = model.shifted(rows, 1)
     for row, place in enumerate(places, 1):
-        rows[row, place] = other[row, place]
+        rows[row, place] = shifted[row, place]
     outputs = model.forward(rows)
 
-    def found() -> Iterator[Outcome]:
+    def outcomes() -> Iterator[Outcome]:
         for row, place in enumerate(places, 1):
             before = predicts.clone()
             before[place:] = False
-            one = compared(model, outputs[row, before], outputs[0, before])
-            yield Outcome(one.status, f"{one.detail} before position {place}")
+            outcome = compared(model, outputs[row, before], outputs[0, before])
+            yield Outcome(outcome.status, f"{outcome.detail} before position {place}")
 
-    return _first_wrong(found())
+    return _first_wrong(outcomes())
 
 
 def _resumed(model: LensModel, tokens: Tensor) -> Outcome:
@@ -115,19 +115,19 @@ def _resumed(model: LensModel, tokens: Tensor) -> Outcome:
     mask = torch.ones_like(tokens)
     options: Any = {"attention_mask": mask, "position_ids": model.positions(tokens, mask)}
 
-    def found() -> Iterator[Outcome]:
+    def outcomes() -> Iterator[Outcome]:
         for layer, name in enumerate(names):
             outputs = model.resume(store[name], layer, read=_read(model), **options)
-            one = compared(model, _real(model, tokens, outputs), _real(model, tokens, whole))
-            yield Outcome(one.status, f"{one.detail} from layer {layer}")
+            outcome = compared(model, _real(model, tokens, outputs), _real(model, tokens, whole))
+            yield Outcome(outcome.status, f"{outcome.detail} from layer {layer}")
 
-    return _first_wrong(found())
+    return _first_wrong(outcomes())
 
 
-def _first_wrong(found: Iterator[Outcome]) -> Outcome:
+def _first_wrong(outcomes: Iterator[Outcome]) -> Outcome:
     """The first outcome that is wrong, or else the first; what follows a wrong one is not tried."""
-    first = next(found)
-    return next((one for one in chain([first], found) if one.status == "wrong"), first)
+    first = next(outcomes)
+    return next((one for one in chain([first], outcomes) if one.status == "wrong"), first)
 
 
 def _neighbours(model: LensModel, tokens: Tensor) -> Outcome:
@@ -136,7 +136,7 @@ def _neighbours(model: LensModel, tokens: Tensor) -> Outcome:
     texts = [model.random_tokens(1, length, generator).to(model.device) for length in lengths]
     alone = [_real(model, text, model.forward(text, read=_read(model))) for text in texts]
 
-    def found() -> Iterator[Outcome]:
+    def outcomes() -> Iterator[Outcome]:
         for side in ("left", "right"):
             batch = torch.full((len(texts), max(lengths)), model.pad_id or 0, device=model.device)
             mask = torch.zeros_like(batch)
@@ -147,12 +147,12 @@ def _neighbours(model: LensModel, tokens: Tensor) -> Outcome:
             for row, (text, place) in enumerate(zip(texts, places, strict=True)):
                 batch[row, place], mask[row, place] = text[0], 1
             outputs = model.forward(batch, attention_mask=mask, read=_read(model))
-            for row, (whole, place) in enumerate(zip(alone, places, strict=True)):
-                own = _real(model, texts[row], outputs[row : row + 1, place])
-                one = compared(model, own, whole)
-                yield Outcome(one.status, f"{one.detail}, padded on the {side}")
+            for row, (alone_output, place) in enumerate(zip(alone, places, strict=True)):
+                batched = _real(model, texts[row], outputs[row : row + 1, place])
+                outcome = compared(model, batched, alone_output)
+                yield Outcome(outcome.status, f"{outcome.detail}, padded on the {side}")
 
-    return _first_wrong(found())
+    return _first_wrong(outcomes())
 
 
 def _weights(model: LensModel, tokens: Tensor) -> Outcome:
@@ -160,30 +160,31 @@ def _weights(model: LensModel, tokens: Tensor) -> Outcome:
     W_E the rows of the tokens, but for the scale that some models give them."""
     passed: dict[int, Any] = {}
 
-    def through(module: Any, given: tuple[Any, ...], output: Any) -> None:
-        passed[id(module)] = given[0] if given else None, output
+    def through(module: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        passed[id(module)] = inputs[0] if inputs else None, output
 
     with ExitStack() as hooks:
         for part in model.lens.modules():
             hooks.callback(part.register_forward_hook(through).remove)
         model.forward(tokens, read="logits" if getattr(model, "has_head", True) else "hidden")
 
-    def found() -> Iterator[Outcome]:
-        for one in weight_matrices(model, tuple(name for name in MATRICES if "W_pos" not in name)):
-            given, output = passed.get(id(one.module), (None, None))
-            if given is None or output.shape[-1] not in one.weight.shape:
+    def outcomes() -> Iterator[Outcome]:
+        for matrix in weight_matrices(model, tuple(m for m in MATRICES if "W_pos" not in m)):
+            inputs, output = passed.get(id(matrix.module), (None, None))
+            if inputs is None or output.shape[-1] not in matrix.weight.shape:
                 continue
-            if given.is_floating_point():
-                expected = given @ one.weight.mT
+            if inputs.is_floating_point():
+                expected = inputs @ matrix.weight.mT
                 expected = expected + (output - expected).flatten(0, -2).mean(dim=0)
             else:
-                expected = one.weight[given]
+                expected = matrix.weight[inputs]
                 expected = expected * (output * expected).sum() / expected.square().sum()
             outcome = compared(model, output, expected)
-            yield Outcome(outcome.status, f"{outcome.detail} of {one.name}, layer {one.layer}")
+            place = f"{matrix.name}, layer {matrix.layer}"
+            yield Outcome(outcome.status, f"{outcome.detail} of {place}")
         yield Outcome("not tried", "no weight is in a module of its own")
 
-    return _first_wrong(found())
+    return _first_wrong(outcomes())
 
 
 def _gradients(model: LensModel, tokens: Tensor) -> Outcome:
@@ -198,14 +199,14 @@ def _gradients(model: LensModel, tokens: Tensor) -> Outcome:
         return Outcome("not tried", "finite differences need float32")
     names = [f"blocks.{layer}.hook_resid_pre" for layer in range(model.n_layers)]
     generator = torch.Generator().manual_seed(2)
-    worst, at = 0.0, ""
+    worst, place = 0.0, ""
     passed: dict[str, Tensor] = {}
 
     def passes_on(name: str) -> HookFn:
         def returns_its_own(value: Tensor, hook: Any) -> Tensor:
             # What comes from frozen weights alone has no gradient yet.
-            own = value if value.requires_grad else value.detach().requires_grad_()
-            passed[name] = own.view_as(own)
+            differentiable = value if value.requires_grad else value.detach().requires_grad_()
+            passed[name] = differentiable.view_as(differentiable)
             return passed[name]
 
         return returns_its_own
@@ -239,9 +240,9 @@ def _gradients(model: LensModel, tokens: Tensor) -> Outcome:
             if error < CLOSE:
                 break
         if error >= worst:
-            worst, at = error, name
+            worst, place = error, name
     status = "holds" if worst < CLOSE else "wrong"
-    return Outcome(status, f"off by {worst:.1e} of a random direction's slope at {at}")  # type: ignore[arg-type]
+    return Outcome(status, f"off by {worst:.1e} of a random direction's slope at {place}")  # type: ignore[arg-type]
 
 
 def _after_an_error(model: LensModel, tokens: Tensor) -> Outcome:
@@ -259,9 +260,9 @@ def _after_an_error(model: LensModel, tokens: Tensor) -> Outcome:
         return Outcome("wrong", f"an error in a hook at {name} was swallowed")
     after = model.forward(tokens, read=_read(model))
     same = torch.equal(_real(model, tokens, before), _real(model, tokens, after))
-    left = sorted(set(model.active_hooks) - acting)
-    detail = f"hooks that are left: {', '.join(left) or 'none'}"
-    return Outcome("holds" if same and not left else "wrong", detail)
+    remaining = sorted(set(model.active_hooks) - acting)
+    detail = f"hooks that are left: {', '.join(remaining) or 'none'}"
+    return Outcome("holds" if same and not remaining else "wrong", detail)
 
 
 def _strings(model: LensModel, tokens: Tensor) -> Outcome:
@@ -272,26 +273,27 @@ def _strings(model: LensModel, tokens: Tensor) -> Outcome:
     ids = tokens[0, model.predicts(tokens)[0]] % model.d_vocab
     texts = [text for n in (2, 3, len(ids)) for text in texts_of(model, [ids[:n]]) if text.strip()]
     calls = [model.tokenize(text).tokens for text in texts]
-    if not calls or max(one.shape[1] for one in calls) > model.n_ctx:
+    if not calls or max(alone.shape[1] for alone in calls) > model.n_ctx:
         return Outcome("not tried", "its random tokens are no text")
     decoder = not model.bidirectional and len(model.stacks) == 1
     lens: Any = model.lens if decoder and getattr(model.lens, "tokenizer", None) else None
 
-    def found() -> Iterator[Outcome]:
+    def outcomes() -> Iterator[Outcome]:
         batches = {"here": ("left", model.forward(texts, read=_read(model)))}
         for side in ("left", "right") if lens is not None else ():
-            by = f"by model.lens, padded on the {side}"
-            batches[by] = side, lens(texts, padding_side=side)
-        for row, one in enumerate(calls):
-            if lens is not None and not torch.equal(lens.to_tokens(texts[row]), one):
+            caller = f"by model.lens, padded on the {side}"
+            batches[caller] = side, lens(texts, padding_side=side)
+        for row, alone in enumerate(calls):
+            if lens is not None and not torch.equal(lens.to_tokens(texts[row]), alone):
                 yield Outcome("wrong", f"model.lens gives {texts[row]!r} other ids (BOS?)")
-            expected = _real(model, one, model.forward(one, read=_read(model)))
-            for by, (side, outputs) in batches.items():
-                place = slice(-one.shape[1], None) if side == "left" else slice(one.shape[1])
-                of = compared(model, _real(model, one, outputs[row : row + 1, place]), expected)
-                yield Outcome(of.status, f"{of.detail} {by}")
+            expected = _real(model, alone, model.forward(alone, read=_read(model)))
+            for caller, (side, outputs) in batches.items():
+                place = slice(-alone.shape[1], None) if side == "left" else slice(alone.shape[1])
+                batched = _real(model, alone, outputs[row : row + 1, place])
+                outcome = compared(model, batched, expected)
+                yield Outcome(outcome.status, f"{outcome.detail} {caller}")
 
-    return _first_wrong(found())
+    return _first_wrong(outcomes())
 
 
 def _loss(model: LensModel, tokens: Tensor) -> Outcome:
@@ -305,9 +307,9 @@ def _loss(model: LensModel, tokens: Tensor) -> Outcome:
         for size, length in ((model.d_vocab_source, 5), (model.d_vocab, 4))
     )
     labels[1, -1] = -100
-    theirs = model.lens(source, labels=labels, return_type="loss")
-    own = module(input_ids=source, labels=labels).loss
-    return compared(model, theirs.reshape(1), own.reshape(1), spread=1.0)
+    lens_loss = model.lens(source, labels=labels, return_type="loss")
+    reference = module(input_ids=source, labels=labels).loss
+    return compared(model, lens_loss.reshape(1), reference.reshape(1), spread=1.0)
 
 
 class _Expected(Exception):

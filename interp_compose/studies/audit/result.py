@@ -85,23 +85,23 @@ class Audit(StudyResult):
 
     def _head(self) -> tuple[str, str]:
         counts = self.frame["status"].value_counts()
-        told = [f"{counts[one]} {TOLD.get(one, one)}" for one in STATUSES if counts.get(one, 0)]
-        found = counted(len(self.findings), "findings") if len(self.findings) else "no findings"
-        about = f"model {self.config['model']} · {self.config['architecture']}"
-        return about, f"{found} in {len(self.frame):,} checks: {', '.join(told)}"
+        texts = [f"{counts[one]} {TOLD.get(one, one)}" for one in STATUSES if counts.get(one, 0)]
+        findings = counted(len(self.findings), "findings") if len(self.findings) else "no findings"
+        model = f"model {self.config['model']} · {self.config['architecture']}"
+        return model, f"{findings} in {len(self.frame):,} checks: {', '.join(texts)}"
 
     def summary(self) -> str:
         """How many checks have which status, every finding, and what was refused or not tried."""
         lines = [*self._head()]
         for status in ("refused", "not tried"):
             rows = _placed(_joined(self.frame[self.frame["status"] == status]))
-            told = [
+            texts = [
                 f"{row['where']} ({shortened(row['detail'], 160)})"
                 for row in rows.to_dict("records")
             ]
-            more = [f"{len(told) - MOST_TOLD} more, in the report"] if told[MOST_TOLD:] else []
-            if told:
-                lines.append(f"{status}: {'; '.join([*told[:MOST_TOLD], *more])}")
+            more = [f"{len(texts) - MOST_TOLD} more, in the report"] if texts[MOST_TOLD:] else []
+            if texts:
+                lines.append(f"{status}: {'; '.join([*texts[:MOST_TOLD], *more])}")
         if len(self.findings):
             columns = (("status", "status", "<11"), ("", "where", "<44"), ("", "detail", "<0"))
             lines += ["", *text_table(_placed(self.findings), columns)]
@@ -121,11 +121,11 @@ class Audit(StudyResult):
         table = report.table(["status", "checks", "meaning"], overview, numbers=0)
         sections = [report.section("Checks", table)]
         for status in STATUSES:
-            own = self.frame[self.frame["status"] == status]
-            rows = _placed(own if status in FOUND else _joined(own))[["where", "detail"]]
+            checks = self.frame[self.frame["status"] == status]
+            rows = _placed(checks if status in FOUND else _joined(checks))[["where", "detail"]]
             if len(rows):
                 shown = report.table(["where", "detail"], rows.to_numpy().tolist(), numbers=0)
-                sections.append(report.section(f"{status} ({len(own)})", shown))
+                sections.append(report.section(f"{status} ({len(checks)})", shown))
         return sections
 
 
@@ -135,13 +135,13 @@ def _joined(rows: pd.DataFrame) -> pd.DataFrame:
     named = rows.assign(before=parts[0].fillna(rows["name"]), layer=parts[1], after=parts[2])
     alike = [*(name for name in rows if name != "name"), "before", "after"]
     joined = []
-    for _, own in named.groupby(alike, sort=False, dropna=False):
-        first = own.iloc[0].to_dict()
-        layers = own["layer"].tolist()
+    for _, group in named.groupby(alike, sort=False, dropna=False):
+        first = group.iloc[0].to_dict()
+        layers = group["layer"].tolist()
         if len(layers) > 1:
             every = layers == [str(int(layers[0]) + k) for k in range(len(layers))]
-            told = f"{layers[0]} … {layers[-1]}" if every else ", ".join(layers)
-            first["name"] = f"{first['before']}{told}{first['after']}"
+            numbers = f"{layers[0]} … {layers[-1]}" if every else ", ".join(layers)
+            first["name"] = f"{first['before']}{numbers}{first['after']}"
         joined.append({name: first[name] for name in rows})
     return pd.DataFrame(joined, columns=rows.columns)
 

@@ -96,7 +96,7 @@ def comparison_figure(
     clean_accuracies: Mapping[str, float],
     *,
     how: str,
-    about: Sequence[str] = (),
+    notes: Sequence[str] = (),
     normalised_depth: bool,
 ) -> ChartFigure:
     """One curve per label; each frame holds one pooling, columns as in :func:`curve_figure`;
@@ -106,7 +106,7 @@ def comparison_figure(
     levels = [Level("", clean_accuracies[k], dotted(styles[k].colour)) for k in frames]
     chart = Chart(
         title=f"Accuracy when tokens are pooled, {how}",
-        subtitle=subtitle_of(*about, _intervals(lines), "dotted: the clean model"),
+        subtitle=subtitle_of(*notes, _intervals(lines), "dotted: the clean model"),
         x_title=DEPTH_TITLE if normalised_depth else LAYER_TITLE,
         y_title="accuracy",
         x_is_share=normalised_depth,

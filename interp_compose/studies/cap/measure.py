@@ -43,7 +43,7 @@ from interp_compose.studies.core.inputs import (
     outcome_rows,
     predictions_of,
     prepare,
-    prepare_asked_less,
+    prepare_or_refuse,
     skipped_of,
     split_clean,
     tokens_of,
@@ -55,11 +55,11 @@ from interp_compose.tasks.examples import ExampleRow
 
 @study(CapOptions)
 def cap_curve(
-    model: LensModel, examples: Iterable[ExampleRow], asked: CapOptions
+    model: LensModel, examples: Iterable[ExampleRow], options: CapOptions
 ) -> Plan[CapCurve]:
     """Layer-wise CAP curve: accuracy after pooling at each layer (CARMA, section 4.3, C.1).
 
-    For each start layer ℓ and protocol, the tokens of every unit are pooled into one vector in
+    For each start layer ℓ and pooling, the tokens of every unit are pooled into one vector in
     the residual that enters block ℓ, the model runs on with the shortened sequence, and the
     prediction at the last position is compared with the answer, by default over the whole
     vocabulary. BOS, padding and the prediction position are never pooled.
@@ -70,7 +70,7 @@ def cap_curve(
             of :class:`Example`, of dictionaries or of tuples (prompt, answer). Columns and keys are
             ``prompt`` and ``answer``, the exact text that follows, its leading space included;
             where the unit needs them, ``spans`` or ``tree`` (:func:`read_examples`).
-        asked: every option.
+        options: every option.
 
     Returns:
         A :class:`CapCurve` with ``.frame``, ``.outcomes``, ``.clean``, ``.plot()``, ``.save()``.
@@ -82,59 +82,61 @@ def cap_curve(
         TrainingModeError, NonFiniteError: see their names.
     """
     check_decoder(model, "measure it with similarity_curve")
-    return _planned(model, asked, lambda remedy: prepare(model, examples, asked, collapse=remedy))
+    return _planned(
+        model, options, lambda remedy: prepare(model, examples, options, collapse=remedy)
+    )
 
 
-def plan_asked_less(
-    model: LensModel, examples: Iterable[ExampleRow], asked: CapOptions
+def plan_within_study(
+    model: LensModel, examples: Iterable[ExampleRow], options: CapOptions
 ) -> Plan[CapCurve]:
     """The plan of a CAP curve that is measured inside another study, whose users do not have all of
     its options: no message about an example names one of those."""
     check_decoder(model, "measure its agreement with people")
-    options = PromptOptions(unit=asked.unit, answers=asked.answers)
+    prompt_options = PromptOptions(unit=options.unit, answers=options.answers)
     shorter = "Use shorter prompts."
     return _planned(
         model,
-        asked,
-        lambda _: (prepare_asked_less(model, examples, options, collapse=shorter), {}),
+        options,
+        lambda _: (prepare_or_refuse(model, examples, prompt_options, collapse=shorter), {}),
     )
 
 
 def _planned(
     model: LensModel,
-    asked: CapOptions,
-    prepared: Callable[[str | None], tuple[list[PreparedExample], dict[str, int]]],
+    options: CapOptions,
+    prepare_examples: Callable[[str | None], tuple[list[PreparedExample], dict[str, int]]],
 ) -> Plan[CapCurve]:
-    """The plan; ``prepared`` gives the examples, and how many were left out for what, given the
-    remedy for prompts that a collapse would stretch (None where nothing is shortened)."""
-    check_numbers(asked.seed, asked.batch_size)
-    poolings = poolings_of(asked.pooling, model)
-    collapses = asked.mode == "collapse"
-    check_renumbered(model, asked.mode, asked.renumber)
-    needed = ("resume", *needs(asked.mode, asked.renumber))
-    layers = resolve_layers(asked.layers, model.n_layers)
+    """The plan; ``prepare_examples`` gives the examples, and how many were left out for what, given
+    the remedy for prompts that a collapse would stretch (None where nothing is shortened)."""
+    check_numbers(options.seed, options.batch_size)
+    chosen_poolings = poolings_of(options.pooling, model)
+    collapses = options.mode == "collapse"
+    check_renumbered(model, options.mode, options.renumber)
+    needed = ("resume", *needs(options.mode, options.renumber))
+    layers = resolve_layers(options.layers, model.n_layers)
     remedy = "Use mode='broadcast', or shorter prompts." if collapses else None
-    items, skipped = prepared(remedy)
+    items, skipped = prepare_examples(remedy)
     model.require(*needed)
     if not any(item.affected for item in items):
         raise InterventionError(
-            f"pooling would change none of the {len(items)} examples: every {asked.unit} is a "
+            f"pooling would change none of the {len(items)} examples: every {options.unit} is a "
             'single token of this tokenizer. Choose larger units (unit="constituent", or spans of '
             "your own)."
         )
-    protocols = with_controls(poolings, CONTROLS if asked.controls else ())
+    poolings = with_controls(chosen_poolings, CONTROLS if options.controls else ())
     longest = max(item.n_pooled if collapses else item.n_tokens for item in items)
-    size = batch_size_of(model, items, asked, len(layers) * len(protocols), longest)
+    size = batch_size_of(model, items, options, len(layers) * len(poolings), longest)
     config = config_of(
         "cap",
         model,
-        asked,
+        options,
         layers=layers,
-        pooling=list(poolings),
+        pooling=list(chosen_poolings),
         batch_size=size,
         n_examples=len(items),
         examples_sha256=examples_digest(items),
-        **answer_lengths_of(items, asked),
+        **answer_lengths_of(items, options),
         **skipped_of(skipped),
     )
     return Plan(
@@ -142,9 +144,9 @@ def _planned(
         model,
         config,
         batches=batches_of(items, size),
-        compute=partial(_measure, asked=asked, layers=layers, protocols=protocols),
-        result=partial(_curve, items=items, config=config, protocols=list(protocols)),
-        unversioned=own_poolings(poolings),
+        compute=partial(_measure, options=options, layers=layers, poolings=poolings),
+        result=partial(_curve, items=items, config=config, poolings=list(poolings)),
+        unversioned=own_poolings(chosen_poolings),
     )
 
 
@@ -165,9 +167,9 @@ def _measure(
     model: LensModel,
     items: Sequence[PreparedExample],
     *,
-    asked: CapOptions,
+    options: CapOptions,
     layers: Sequence[int],
-    protocols: Mapping[str, How | OwnPooling],
+    poolings: Mapping[str, How | OwnPooling],
 ) -> pd.DataFrame:
     """One batch's outcomes, the clean ones under layer ``CLEAN``."""
     batch = PromptBatch.of([item.prompt for item in items], model.device)
@@ -179,7 +181,7 @@ def _measure(
     if not affected:
         return clean
     units = batch.layout([item.prompt.groups for item in items])
-    shuffled = batch.layout([_shuffled(item, asked.seed) for item in items])
+    shuffled = batch.layout([_shuffled(item, options.seed) for item in items])
 
     def finish(
         streams: Streams, layer: int, row: Int[Tensor, "stream"]
@@ -191,16 +193,16 @@ def _measure(
         lambda layer: resid.pop(f"blocks.{layer}.hook_resid_pre"),
         batch.mask,
         model.positions(batch.tokens, batch.mask),
-        protocols_of(protocols, units, shuffled),
+        protocols_of(poolings, units, shuffled),
         layers,
         finish,
-        mode=asked.mode,
-        renumber=asked.renumber,
+        mode=options.mode,
+        renumber=options.renumber,
         max_tokens=chunk_tokens(model, units.n_positions, logits=targets.n_read),
         kept=kept,
         n_read=targets.n_read,
     )
-    rows = _rows(items, pooled.flatten(0, 2), list(protocols), layers)
+    rows = _rows(items, pooled.flatten(0, 2), list(poolings), layers)
     return pd.concat([clean, rows], ignore_index=True)
 
 
@@ -215,14 +217,14 @@ def _shuffled(item: PreparedExample, seed: int) -> list[int]:
 def _rows(
     items: Sequence[PreparedExample],
     outcomes: Float[Tensor, "rows 4"],
-    protocols: Sequence[str],
+    poolings: Sequence[str],
     layers: Sequence[int],
 ) -> pd.DataFrame:
     n = len(items)
     place: dict[str, list[Any]] = {
-        "example": [item.index for item in items] * (len(layers) * len(protocols)),
-        "layer": [layer for layer in layers for _ in range(len(protocols) * n)],
-        "pooling": [name for _ in layers for name in protocols for _ in range(n)],
+        "example": [item.index for item in items] * (len(layers) * len(poolings)),
+        "layer": [layer for layer in layers for _ in range(len(poolings) * n)],
+        "pooling": [name for _ in layers for name in poolings for _ in range(n)],
     }
     return outcome_rows(outcomes, place, "after {0.pooling} pooling at layer {0.layer}")
 
@@ -233,22 +235,22 @@ def _curve(
     *,
     items: Sequence[PreparedExample],
     config: Mapping[str, Any],
-    protocols: Sequence[str],
+    poolings: Sequence[str],
 ) -> CapCurve:
     """The result; examples that pooling cannot change keep their clean outcome everywhere."""
     outcomes, clean = split_clean(rows, model, items, ["layer", "pooling"])
-    grid = pd.MultiIndex.from_product([config["layers"], protocols], names=["layer", "pooling"])
+    grid = pd.MultiIndex.from_product([config["layers"], poolings], names=["layer", "pooling"])
     unchanged = clean.loc[~clean["affected"], outcomes.columns.drop(["layer", "pooling"])]
     filled = unchanged.merge(grid.to_frame(index=False), how="cross")
     # A batch of affected examples never holds unaffected ones: batches_of keeps them apart.
-    whole = pd.concat([outcomes, filled], ignore_index=True)
+    all_outcomes = pd.concat([outcomes, filled], ignore_index=True)
     return CapCurve.from_outcomes(
-        whole,
+        all_outcomes,
         clean,
         config,
         n_layers=model.n_layers,
         tokens=tokens_of(model, items),
-        predictions=predictions_of(model, whole),
+        predictions=predictions_of(model, all_outcomes),
     )
 
 

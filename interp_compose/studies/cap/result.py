@@ -1,7 +1,7 @@
-"""The result of a CAP study: one accuracy per layer and pooling protocol, and what it rests on.
+"""The result of a CAP study: one accuracy per layer and pooling, and what it rests on.
 
 Three tidy tables: ``clean`` (one row per example, the model untouched), ``outcomes`` (one row per
-example, layer and protocol) and ``frame`` (one row per layer and protocol, computed from them); and
+example, layer and pooling) and ``frame`` (one row per layer and pooling, computed from them); and
 two of texts: ``tokens`` of the prompts, and ``predictions``.
 """
 
@@ -131,8 +131,8 @@ class CapCurve(StudyResult):
         examples = {"example": clean["example"].tolist()}
         known = OUTCOMES.named_in(config)
         outcomes = OUTCOMES.ordered(outcomes, examples, layer=range(n_layers), **known)
-        same = ["example", "prediction", "correct", "target_rank", "target_logprob"]
-        unaffected = clean.loc[~clean["affected"], same]
+        columns = ["example", "prediction", "correct", "target_rank", "target_logprob"]
+        unaffected = clean.loc[~clean["affected"], columns]
         check_same("outcomes", outcomes, unaffected, "example", "no unit has several tokens")
         frames = {
             "curve": _summarise(outcomes, clean, n_layers),
@@ -157,7 +157,7 @@ class CapCurve(StudyResult):
 
     @property
     def outcomes(self) -> pd.DataFrame:
-        """One row per example, layer and protocol: see :meth:`from_outcomes`."""
+        """One row per example, layer and pooling: see :meth:`from_outcomes`."""
         return self.frames["outcomes"]
 
     @property
@@ -166,12 +166,12 @@ class CapCurve(StudyResult):
         return self.frames["clean"]
 
     def average(self) -> pd.DataFrame:
-        """The mean accuracy over the protocols in POOLINGS, as in CARMA's figures 2 and 8.
+        """The mean accuracy over the poolings in POOLINGS, as in CARMA's figures 2 and 8.
 
         One row per layer: layer, depth, pooling ("average"), accuracy, ci_low, ci_high, n. The
-        protocols see the same examples, so they are not independent trials: the 95 % interval is
+        poolings see the same examples, so they are not independent trials: the 95 % interval is
         a percentile bootstrap over whole examples (1000 draws, seed 0) of each example's mean
-        correctness over the protocols; where all examples agree, Wilson's, counting examples.
+        correctness over the poolings; where all examples agree, Wilson's, counting examples.
 
         Raises:
             InputError: only controls were run.
@@ -201,7 +201,7 @@ class CapCurve(StudyResult):
         )
 
     def differences(self, first: str, second: str = UNTOUCHED) -> pd.DataFrame:
-        """One protocol's accuracy minus another's on the same examples, a row per layer.
+        """One pooling's accuracy minus another's on the same examples, a row per layer.
 
         Intervals of the two accuracies do not tell whether they differ, since both are of the same
         examples. Here examples are paired (:func:`.paired_shares`).
@@ -212,11 +212,11 @@ class CapCurve(StudyResult):
         layers); n.
 
         Args:
-            first: a protocol that was run.
+            first: a pooling that was run.
             second: another, or "clean", the model untouched.
 
         Raises:
-            OptionError: a protocol that was not run, or the same twice.
+            OptionError: a pooling that was not run, or the same twice.
         """
         right = self.outcomes.pivot(index="example", columns=["layer", "pooling"], values="correct")
         known = [*dict.fromkeys(self.frame["pooling"]), UNTOUCHED]
@@ -238,13 +238,13 @@ class CapCurve(StudyResult):
         fine-tuned one, or of other settings, of which a warning says which they are.
 
         A row for the model untouched (pooling "clean", layer -1), and one for each layer (of the
-        same number and depth) and protocol that both have. Columns: layer; depth; pooling;
+        same number and depth) and pooling that both have. Columns: layer; depth; pooling;
         difference, ci_low, ci_high, only_first, only_second, p, p_holm, n as
         :meth:`differences` has them; Holm over all rows.
 
         Raises:
             InputError: the prompts or answers are not the same, in the same order; or there is no
-                layer and protocol that both have.
+                layer and pooling that both have.
         """
         if other_examples := examples_unlike([self, other]):
             texts = ["prompt", "answer"]
@@ -259,28 +259,28 @@ class CapCurve(StudyResult):
                 f"the curves have {counts}; run both on the same examples, in the same order (with "
                 "the same task, limit and seed)"
             )
-        here, there = self._by_place(), other._by_place()
-        both = [
+        right, other_right = self._by_place(), other._by_place()
+        shared_places = [
             (layer, pooling)
-            for layer, pooling in here
-            if (layer, pooling) in there and self._depths[layer] == other._depths[layer]
+            for layer, pooling in right
+            if (layer, pooling) in other_right and self._depths[layer] == other._depths[layer]
         ]
-        if not both:
+        if not shared_places:
             raise InputError("the curves have no layer, of the same depth, and protocol in common")
-        if told := unlike({"this curve": self, "the other": other}, ["pooling"]):
-            warn(told)
+        if warning := unlike({"this curve": self, "the other": other}, ["pooling"]):
+            warn(warning)
         untouched = {"layer": -1, "depth": np.nan, "pooling": UNTOUCHED}
         rows: list[_Row] = [(untouched, self.clean["correct"], other.clean["correct"])]
-        for layer, pooling in both:
+        for layer, pooling in shared_places:
             place = {"layer": layer, "depth": self._depths[layer], "pooling": pooling}
-            rows.append((place, here[layer, pooling], there[layer, pooling]))
+            rows.append((place, right[layer, pooling], other_right[layer, pooling]))
         return _paired(rows)
 
     def _by_place(self) -> dict[Any, pd.Series[bool]]:
-        """Which examples are right, in order, at each layer under each protocol."""
+        """Which examples are right, in order, at each layer under each pooling."""
         rows = self.outcomes.sort_values("example")
         groups = rows.groupby(["layer", "pooling"], sort=False)
-        return {place: own["correct"] for place, own in groups}
+        return {place: group["correct"] for place, group in groups}
 
     @property
     def _depths(self) -> pd.Series[float]:
@@ -294,9 +294,9 @@ class CapCurve(StudyResult):
         average: bool = False,
         value: Literal["accuracy", "target_logprob"] = "accuracy",
     ) -> ChartFigure:
-        """Accuracy against the layer at which tokens are pooled, one curve per protocol.
+        """Accuracy against the layer at which tokens are pooled, one curve per pooling.
 
-        The band is the 95 % interval of the first protocol, and the hover has the others'; the
+        The band is the 95 % interval of the first pooling, and the hover has the others'; the
         horizontal line is the clean accuracy; controls are dashed or dotted.
 
         Args:
@@ -342,25 +342,25 @@ class CapCurve(StudyResult):
     def sentences(self) -> list[str]:
         """The clean accuracy, the layer that leaves least, and what random groups leave there."""
         name, *others = dict.fromkeys(self.frame["pooling"])
-        lost = self.differences(name).nsmallest(1, "difference").iloc[0].to_dict()
-        place = (self.frame["layer"] == lost["layer"]) & (self.frame["pooling"] == name)
-        left = self.frame.loc[place, ["accuracy", "ci_low", "ci_high"]].iloc[0].tolist()
-        change = interval(*(lost[end] for end in ("difference", "ci_low", "ci_high")), sign=True)
-        said = [
+        worst = self.differences(name).nsmallest(1, "difference").iloc[0].to_dict()
+        place = (self.frame["layer"] == worst["layer"]) & (self.frame["pooling"] == name)
+        accuracy = self.frame.loc[place, ["accuracy", "ci_low", "ci_high"]].iloc[0].tolist()
+        change = interval(*(worst[end] for end in ("difference", "ci_low", "ci_high")), sign=True)
+        sentences = [
             f"{self._head()[1].capitalize()}, the model untouched; {INTERVALS}.",
-            f"Pooling by {name} at layer {lost['layer']}, where least is left, leaves "
-            f"{interval(*left)}: {change} against the model untouched, paired by example.",
+            f"Pooling by {name} at layer {worst['layer']}, where least is left, leaves "
+            f"{interval(*accuracy)}: {change} against the model untouched, paired by example.",
         ]
         if "shuffled" in others:
             rows = self.differences(name, "shuffled")
-            rows = rows[rows["layer"] == lost["layer"]]
+            rows = rows[rows["layer"] == worst["layer"]]
             change = interval(*rows[["difference", "ci_low", "ci_high"]].iloc[0], sign=True)
-            said.append(
+            sentences.append(
                 f"Beside the control shuffled, units of the same sizes at random places, {name} is "
                 f"{change} (the interval is not corrected; McNemar's exact test, by Holm over "
                 f"layers: p {probability(rows['p_holm'].item())})."
             )
-        return said
+        return sentences
 
     def _examples(self) -> Examples:
         tokens = self.frames.get("tokens", TOKENS.of(()))
@@ -401,7 +401,7 @@ class CapCurve(StudyResult):
         )
 
     def summary(self) -> str:
-        """The curve as aligned text, a row per layer and a column per protocol; then ``mean`` minus
+        """The curve as aligned text, a row per layer and a column per pooling; then ``mean`` minus
         each control, paired by example."""
         right = int(self.clean["correct"].sum())
         place = [("layer", "layer", ">5"), ("depth", "depth", ">7.2f")]
@@ -423,19 +423,19 @@ class CapCurve(StudyResult):
         """What ``mean`` gains on each control, in words and numbers."""
         if not controls:
             return []
-        found = {name: self.differences("mean", name) for name in controls}
-        table = found[controls[0]][["layer", "depth"]].copy()
+        differences = {name: self.differences("mean", name) for name in controls}
+        table = differences[controls[0]][["layer", "depth"]].copy()
         columns = [("layer", "layer", ">5"), ("depth", "depth", ">7.2f")]
-        for name, rows in found.items():
+        for name, rows in differences.items():
             cells = rows[["difference", "ci_low", "ci_high"]].itertuples(index=False)
             table[name] = [interval(*cell, sign=True) for cell in cells]
             table[f"p {name}"] = [probability(p) for p in rows["p_holm"]]
             columns += [(f"− {name}", name, ">28"), ("p", f"p {name}", ">9")]
-        drawn = " shuffled: one draw of places, by the seed." if "shuffled" in controls else ""
+        note = " shuffled: one draw of places, by the seed." if "shuffled" in controls else ""
         return [
             "",
             f"mean − control, paired by example: {UNCORRECTED}; p of McNemar's exact test, by Holm "
-            f"over layers.{drawn}",
+            f"over layers.{note}",
             *text_table(table, columns),
         ]
 
@@ -454,53 +454,54 @@ def compare_curves(
             differs. Curves of different examples are drawn with a warning: prompts and answers, as
             ``clean`` has them, tell them apart. The subtitle names settings that differ, and
             models that get nothing right.
-        pooling: the protocol to compare, or "average" for the mean over mean, max and sum.
+        pooling: the one to compare, or "average" for the mean over mean, max and sum.
         normalised_depth: depth in per cent, so that models of different sizes share an axis.
 
     Raises:
-        InputError: no curves, or one that lacks the protocol.
+        InputError: no curves, or one that lacks the pooling.
     """
     from interp_compose.studies.cap.figures import comparison_figure
 
-    frames, clean, given = {}, {}, labelled(curves)
-    same = examples_unlike(given.values()) != "the examples"
+    frames, clean, by_label = {}, {}, labelled(curves)
+    same = examples_unlike(by_label.values()) != "the examples"
     if not same:
-        shown = "; ".join(f"{label}: {len(curve.clean)}" for label, curve in given.items())
+        shown = "; ".join(f"{label}: {len(curve.clean)}" for label, curve in by_label.items())
         warn(
             f"these curves are of different examples ({shown}), so that more than the models may "
             "differ; measure them on the same ones to compare them",
         )
-    for label, curve in given.items():
+    for label, curve in by_label.items():
         frame = curve.average() if pooling == AVERAGE else curve.frame
         frames[label] = frame[frame["pooling"] == pooling]
         if frames[label].empty:
             raise InputError(
-                f"the curve {label!r} has no protocol {pooling!r}; it has "
+                f"the curve {label!r} has no pooling {pooling!r}; it has "
                 f"{', '.join([AVERAGE, *curve.frame['pooling'].unique()])}"
             )
         clean[label] = float(curve.clean["correct"].mean())
-    tasks = {str(curve.config.get("task") or "") for curve in given.values()}
-    about = [f"task {task}" for task in tasks if len(tasks) == 1 and task]
-    first, *others = (answers_note(curve.config) for curve in given.values())
-    about += [note for note in first if all(note in other for other in others)]
-    about.append(counted(len(curve.clean), "examples") if same else "different examples")
-    whole = all({*POOLINGS} <= {*curve.frame["pooling"]} for curve in given.values())
+    tasks = {str(curve.config.get("task") or "") for curve in by_label.values()}
+    notes = [f"task {task}" for task in tasks if len(tasks) == 1 and task]
+    first, *others = (answers_note(curve.config) for curve in by_label.values())
+    notes += [note for note in first if all(note in other for other in others)]
+    notes.append(counted(len(curve.clean), "examples") if same else "different examples")
+    whole = all({*POOLINGS} <= {*curve.frame["pooling"]} for curve in by_label.values())
     over = "of mean, max and sum pooling" if whole else "over the poolings of each curve"
     how = f"average {over}" if pooling == AVERAGE else f"{pooling} pooling"
-    about.append(unlike(given, [] if pooling == AVERAGE else ["pooling"]))
-    about += floors_of(given)
-    return comparison_figure(frames, clean, how=how, about=about, normalised_depth=normalised_depth)
+    notes.append(unlike(by_label, [] if pooling == AVERAGE else ["pooling"]))
+    notes += floors_of(by_label)
+    return comparison_figure(frames, clean, how=how, notes=notes, normalised_depth=normalised_depth)
 
 
 def _logprobs(outcomes: pd.DataFrame, clean: pd.DataFrame) -> pd.DataFrame:
     """A row per layer and pooling: target_logprob, a mean; low and high, the clean mean with the
     interval of the paired difference to it; n. How examples differ is in neither."""
-    rows, before = [], clean.set_index("example")["target_logprob"]
+    rows, clean_logprobs = [], clean.set_index("example")["target_logprob"]
     for (layer, pooling), group in outcomes.groupby(["layer", "pooling"], sort=False):
-        values = group.set_index("example")["target_logprob"].loc[before.index]
-        ends = (before.mean() + end for end in mean_interval((values - before).tolist()))
-        shown = dict(zip(("low", "high"), ends, strict=True), target_logprob=values.mean())
-        rows.append({"layer": layer, "pooling": pooling, **shown, "n": len(values)})
+        values = group.set_index("example")["target_logprob"].loc[clean_logprobs.index]
+        change = mean_interval((values - clean_logprobs).tolist())
+        ends = (clean_logprobs.mean() + end for end in change)
+        numbers = dict(zip(("low", "high"), ends, strict=True), target_logprob=values.mean())
+        rows.append({"layer": layer, "pooling": pooling, **numbers, "n": len(values)})
     return pd.DataFrame(rows).sort_values(["pooling", "layer"], key=OUTCOMES.place)
 
 
@@ -509,11 +510,11 @@ _Row = tuple[Mapping[str, Any], "pd.Series[bool]", "pd.Series[bool]"]
 
 def _paired(rows: Sequence[_Row]) -> pd.DataFrame:
     """Two columns of right and wrong, paired by example, at each place; Holm over all of them."""
-    found = [
+    records = [
         {**place, **asdict(paired_shares(first.to_numpy(bool), second.to_numpy(bool)))}
         for place, first, second in rows
     ]
-    table = pd.DataFrame(found)
+    table = pd.DataFrame(records)
     n = table.pop("n")
     return table.assign(p_holm=holm(table["p"].tolist()), n=n)
 

@@ -75,7 +75,7 @@ def sound(
 def _problems(
     rows: Sequence[Any], prepared: Callable[[Sequence[Any]], object]
 ) -> list[tuple[int, InputError]]:
-    found = []
+    problems = []
     for place, row in enumerate(rows):
         try:
             with warnings.catch_warnings(action="ignore"):  # which are of all rows together
@@ -90,5 +90,5 @@ def _problems(
                 str(problem),
                 count=1,
             )
-            found.append((place, type(problem)(text)))
-    return found
+            problems.append((place, type(problem)(text)))
+    return problems

@@ -53,7 +53,7 @@ def run_on_task(
         InputError: ``out`` holds another run's result and ``overwrite`` is off.
         InputError, ModelError, MissingDataError: before work starts; nothing is written.
     """
-    source, asked = command.task, command.study
+    source, options = command.task, command.study
     check_limit(source.limit)
     check_task(source.task, source.data_dir)
     model = loaded(command.model)
@@ -61,15 +61,15 @@ def run_on_task(
         source.task,
         model,
         data_dir=source.data_dir,
-        seed=asked.seed,
-        multi_token_answers=asked.multi_token_answers,
+        seed=options.seed,
+        multi_token_answers=options.multi_token_answers,
     )
     split = task.split(source.split)
-    examples = drawn(split, source.limit, asked.seed)
-    sample = drawn_told(source.limit, asked.seed, n=len(split))
-    answers = task.answer_set("labels") if tuple(asked.answers) == OF_TASK else asked.answers
-    asked = replace(asked, answers=answers, task=f"{task.name} ({source.split}{sample})")
-    planned = noting(plan(model, examples, asked), filtered=task.filtered(source.split))
+    examples = drawn(split, source.limit, options.seed)
+    sample = drawn_told(source.limit, options.seed, n=len(split))
+    answers = task.answer_set("labels") if tuple(options.answers) == OF_TASK else options.answers
+    options = replace(options, answers=answers, task=f"{task.name} ({source.split}{sample})")
+    planned = noting(plan(model, examples, options), filtered=task.filtered(source.split))
     return carried_out(planned, command.output)
 
 

@@ -10,7 +10,7 @@ from interp_compose.studies.core.options import Options
 from interp_compose.tasks.rows import rows_in
 from interp_compose.tasks.task import Task
 
-Asked = TypeVar("Asked", bound=Options)
+OptionsT = TypeVar("OptionsT", bound=Options)
 
 
 @runtime_checkable
@@ -24,12 +24,12 @@ class HasTest(Protocol):
     def test(self) -> Sequence[Any]: ...
 
 
-def rows_of(data: Any, asked: Asked) -> tuple[Any, Asked]:
+def rows_of(data: Any, options: OptionsT) -> tuple[Any, OptionsT]:
     """The rows of a task's test split, and the task's name and split for the figure's title where
     none is given; or those of a table or a list."""
     if isinstance(data, HasTest) and not hasattr(data, "columns"):  # as a frame may have any name
-        return data.test, replace(asked, task=asked.task or f"{data.name} (test)")
-    return rows_in(data), asked
+        return data.test, replace(options, task=options.task or f"{data.name} (test)")
+    return rows_in(data), options
 
 
 def filtered_of(data: Any) -> str:

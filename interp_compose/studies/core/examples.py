@@ -73,7 +73,7 @@ def examples_of(
     Args:
         outcomes: a row per example, line and layer.
         key: the column that names the example.
-        line: each row's line, such as a protocol or a word.
+        line: each row's line, such as a pooling or a word.
         value: the column of what is measured.
         clean: a row per example, with its value when the model is untouched.
         parts: of such a row.
@@ -96,18 +96,18 @@ def examples_of(
         texts = [known.get(token, f"token {token}") for token in ids.tolist()]
         places = np.where(outcomes[right], ~place, place).reshape(values.shape)
     untouched: dict[int, Any] = {row[key]: row for row in clean.to_dict("records")}
-    before = np.array([untouched[owner][value] for owner in owners.tolist()])
-    was, rounded = _rounded(before).tolist(), _rounded(values).tolist()
+    clean_values = np.array([untouched[owner][value] for owner in owners.tolist()])
+    rounded_clean, rounded = _rounded(clean_values).tolist(), _rounded(values).tolist()
     firsts = [*np.flatnonzero(np.append(True, owners[1:] != owners[:-1])).tolist(), len(owners)]
-    losses = np.maximum.reduceat((before[:, None] - values).max(axis=1), firsts[:-1])
+    losses = np.maximum.reduceat((clean_values[:, None] - values).max(axis=1), firsts[:-1])
     rows = []
     for i in np.argsort(-losses, kind="stable").tolist():
-        of = slice(firsts[i], firsts[i + 1])
-        one = untouched[int(owners[firsts[i]])]
-        row = {"number": one[key], "parts": parts(one), "facts": facts(one)}
-        row["answers"] = answers(one)
-        row |= {"clean": was[firsts[i]], "lines": names[of], "values": rounded[of]}
-        rows.append(row | ({"predictions": places[of].tolist()} if texts else {}))
+        lines = slice(firsts[i], firsts[i + 1])
+        example = untouched[int(owners[firsts[i]])]
+        row = {"number": example[key], "parts": parts(example), "facts": facts(example)}
+        row["answers"] = answers(example)
+        row |= {"clean": rounded_clean[firsts[i]], "lines": names[lines], "values": rounded[lines]}
+        rows.append(row | ({"predictions": places[lines].tolist()} if texts else {}))
     return Examples(measured, marks, layers, rows, texts)
 
 
@@ -123,8 +123,8 @@ def with_texts(frame: pd.DataFrame, predictions: pd.DataFrame | None) -> pd.Data
     if predictions is None or "prediction" not in frame or "text" in frame:
         return frame
     known = dict(zip(predictions["prediction"], predictions["text"], strict=True))
-    told = [f"“{known[one]}”" if one in known else f"token {one}" for one in frame["prediction"]]
-    return frame.assign(prediction=told)
+    texts = [f"“{known[one]}”" if one in known else f"token {one}" for one in frame["prediction"]]
+    return frame.assign(prediction=texts)
 
 
 def given(frame: pd.DataFrame | None) -> pd.DataFrame:
@@ -139,10 +139,10 @@ def the_answer(clean: Row) -> str:
 
 def answered(clean: Row) -> str:
     """What the model untouched answers, of a row of examples."""
-    said = f"the model untouched predicts “{clean['prediction_text']}”, "
-    said += f"which is {'right' if clean['correct'] else 'wrong'}"
+    prediction = f"the model untouched predicts “{clean['prediction_text']}”, "
+    prediction += f"which is {'right' if clean['correct'] else 'wrong'}"
     value = decimal(clean["target_logprob"], 3)
-    return f"answer “{clean['answer']}”, log-probability {value}; {said}"
+    return f"answer “{clean['answer']}”, log-probability {value}; {prediction}"
 
 
 def _rounded(values: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
@@ -168,14 +168,14 @@ def marked(text: str, words: Iterable[str]) -> list[Part]:
 def framed(texts: Iterable[str], units: Iterable[int]) -> list[Part]:
     """Tokens, those of one unit of several framed."""
     parts: list[Part] = []
-    before = -1
+    last_unit = -1
     for text, unit in zip(texts, units, strict=True):
-        if unit >= 0 and unit == before:
+        if unit >= 0 and unit == last_unit:
             last = parts[-1]
             parts[-1] = [*([last] if isinstance(last, str) else last), text]
         else:
             parts.append(text)
-        before = unit
+        last_unit = unit
     return parts
 
 
@@ -195,11 +195,11 @@ def browser(examples: Examples, room: int) -> str:
             break
         kept.append(text)
     n = len(examples.rows)
-    said = f"Lost: {examples.measured} of the model untouched, minus that after the intervention."
+    note = f"Lost: {examples.measured} of the model untouched, minus that after the intervention."
     if len(kept) < n:
-        said += f" The {len(kept)} of {n} examples that lost most at some layer: more have no room."
+        note += f" The {len(kept)} of {n} examples that lost most at some layer: more have no room."
     return (
-        f'<p class="note">{said} {examples.marks}</p>\n'
+        f'<p class="note">{note} {examples.marks}</p>\n'
         "<noscript><p>Examples are listed by a script, which does not run here.</p></noscript>\n"
         '<div class="controls">\n'
         '<label>Lost at layer <select id="x-layer"></select></label>\n'

@@ -90,12 +90,12 @@ class PreparedExample:
 def prepare(
     model: LensModel,
     examples: Iterable[ExampleRow],
-    asked: PromptOptions,
+    options: PromptOptions,
     *,
     collapse: str | None = None,
     answered: bool = True,
 ) -> tuple[list[PreparedExample], dict[str, int]]:
-    """As :func:`prepare_all`; and, where ``asked.on_bad`` is ``"skip"``, how many examples were
+    """As :func:`prepare_all`; and, where ``options.on_bad`` is ``"skip"``, how many examples were
     left out for what of them.
 
     Raises:
@@ -104,24 +104,24 @@ def prepare(
     """
     return sound(
         list(examples),
-        lambda rows: prepare_all(model, rows, asked, collapse=collapse, answered=answered),
-        asked.on_bad,
+        lambda rows: prepare_all(model, rows, options, collapse=collapse, answered=answered),
+        options.on_bad,
     )
 
 
-def prepare_asked_less(
+def prepare_or_refuse(
     model: LensModel,
     examples: Iterable[ExampleRow],
-    asked: PromptOptions,
+    options: PromptOptions,
     *,
     collapse: str | None = None,
     answered: bool = True,
 ) -> list[PreparedExample]:
     """As :func:`prepare`, where a user has neither ``on_bad`` nor ``multi_token_answers``: no
-    message names them. ``asked`` is no :class:`AnswerOptions`."""
+    message names them. ``options`` is no :class:`AnswerOptions`."""
     items, _ = sound(
         list(examples),
-        lambda rows: prepare_all(model, rows, asked, collapse=collapse, answered=answered),
+        lambda rows: prepare_all(model, rows, options, collapse=collapse, answered=answered),
         None,
     )
     return items
@@ -135,14 +135,14 @@ def skipped_of(counts: Mapping[str, int]) -> dict[str, Any]:
 def prepare_all(
     model: LensModel,
     examples: Iterable[ExampleRow],
-    asked: PromptOptions,
+    options: PromptOptions,
     *,
     collapse: str | None = None,
     answered: bool = True,
 ) -> list[PreparedExample]:
     """Check, tokenize and align every example. The prompt's last token is a unit of its own. An
-    answer of several tokens, if ``asked`` for, is run behind the prompt but for its last token,
-    since each of its tokens is predicted from those before it.
+    answer of several tokens, if ``options`` allow it, is run behind the prompt but for its last
+    token, since each of its tokens is predicted from those before it.
 
     Of an encoder–decoder, the prompt is the source, which the target's start tokens and the
     example's ``target`` follow (:mod:`.text.targets`); the answer is the target's next token.
@@ -159,8 +159,8 @@ def prepare_all(
         TrainingModeError: the model is in training mode.
     """
     check_model(model)
-    labels_of_answers = checked_labels(asked.answers)
-    several = asked.multi_token_answers if isinstance(asked, AnswerOptions) else None
+    labels_of_answers = checked_labels(options.answers)
+    several = options.multi_token_answers if isinstance(options, AnswerOptions) else None
     if several and labels_of_answers is not None:
         raise OptionError(
             f"multi_token_answers=True, answers={list(labels_of_answers)}: labels have to be one "
@@ -172,10 +172,10 @@ def prepare_all(
     prompts = tokenize_prompts(
         model.tokenizer,
         checked,
-        unit=asked.unit,
-        labels=asked.labels,
-        height=asked.height,
-        parser=asked.parser,
+        unit=options.unit,
+        labels=options.labels,
+        height=options.height,
+        parser=options.parser,
     )
     check_prompts(
         model,
@@ -187,21 +187,21 @@ def prepare_all(
     tokenizer, before, contexts = output_tokenizer(model), checked, prompts  # what answers follow
     if isinstance(model, EncoderDecoderModel):
         before = [replace(example, prompt=example.target) for example in checked]
-        contexts = target_starts(tokenizer, checked, asked.unit)
+        contexts = target_starts(tokenizer, checked, options.unit)
     else:
         _refuse_targets(model, checked)
-    found: list[tuple[int, ...]] = [(0,)] * len(prompts)
+    answers: list[tuple[int, ...]] = [(0,)] * len(prompts)
     if answered:
-        found = answer_tokens(tokenizer, before, contexts, several=several)
+        answers = answer_tokens(tokenizer, before, contexts, several=several)
     candidates = None
     if labels_of_answers is not None:
         candidates = label_ids(tokenizer, before, contexts, labels_of_answers)
     highest_answer = 0 if candidates is None else int(candidates.max())
-    check_ids(model, highest, max(highest_answer, *map(max, found)))
+    check_ids(model, highest, max(highest_answer, *map(max, answers)))
     if isinstance(model, EncoderDecoderModel):
-        rows = _with_targets(model, prompts, contexts, found)
+        rows = _with_targets(model, prompts, contexts, answers)
     else:
-        rows = _with_answers(model, prompts, found, collapse)
+        rows = _with_answers(model, prompts, answers, collapse)
     return [
         PreparedExample(
             index,
@@ -210,7 +210,7 @@ def prepare_all(
             answer,
             None if candidates is None else candidates[index],
         )
-        for index, (example, row, answer) in enumerate(zip(checked, rows, found, strict=True))
+        for index, (example, row, answer) in enumerate(zip(checked, rows, answers, strict=True))
     ]
 
 
@@ -291,8 +291,8 @@ def outcome_of(
         place = (candidates == answers[:, None]).int().argmax(dim=1)
     logits = among(logits, candidates)
     target = logits.gather(1, place[:, None])
-    before = torch.arange(logits.shape[1], device=logits.device) < place[:, None]
-    rank = ((logits > target) | ((logits == target) & before)).sum(dim=1) + 1
+    smaller_ids = torch.arange(logits.shape[1], device=logits.device) < place[:, None]
+    rank = ((logits > target) | ((logits == target) & smaller_ids)).sum(dim=1) + 1
     logprob = target[:, 0].float() - logits.float().logsumexp(dim=1)
     return torch.stack([prediction.float(), logprob, rank.float(), finite.float()], dim=1)
 
@@ -315,10 +315,10 @@ def into_batches(items: Iterable[T], size: int, key: Callable[[T], Any]) -> list
 
 
 def batch_size_of(
-    model: LensModel, items: Sequence[PreparedExample], asked: Options, streams: int, longest: int
+    model: LensModel, items: Sequence[PreparedExample], options: Options, streams: int, longest: int
 ) -> int:
     """What was asked for, or what fits: each example in ``streams`` of ``longest`` positions."""
-    size = batch_of_lengths(model, [item.n_tokens for item in items], asked.batch_size)
+    size = batch_of_lengths(model, [item.n_tokens for item in items], options.batch_size)
     return int(fitting_batch(model, streams, longest) if size is None else size)
 
 
@@ -392,27 +392,27 @@ class AnswerTargets:
         if rows is not None:
             answers = answers[rows]
             candidates = None if candidates is None else candidates[rows]
-        asked = answers >= 0
+        is_token = answers >= 0
         of_token = outcome_of(
             logits[:, -self.n_read :].flatten(0, 1), answers.clamp(min=0).flatten(), candidates
         )
         prediction, logprob, rank, finite = of_token.unflatten(0, answers.shape).unbind(dim=2)
-        first = asked.int().argmax(dim=1, keepdim=True)
+        first = is_token.int().argmax(dim=1, keepdim=True)
         return torch.stack(
             [
                 prediction.gather(1, first)[:, 0],
-                logprob.masked_fill(~asked, 0).sum(dim=1),
-                rank.masked_fill(~asked, 1).amax(dim=1),
-                finite.masked_fill(~asked, 1).amin(dim=1),
+                logprob.masked_fill(~is_token, 0).sum(dim=1),
+                rank.masked_fill(~is_token, 1).amax(dim=1),
+                finite.masked_fill(~is_token, 1).amin(dim=1),
             ],
             dim=1,
         )
 
 
-def answer_lengths_of(items: Sequence[PreparedExample], asked: LongAnswers) -> dict[str, Any]:
+def answer_lengths_of(items: Sequence[PreparedExample], options: LongAnswers) -> dict[str, Any]:
     """For a result's config: how many answers are of how many tokens; nothing where all have to be
     one."""
-    if not asked.multi_token_answers:
+    if not options.multi_token_answers:
         return {}
     counts = Counter(len(item.answer_ids) for item in items)
     return {"answer_tokens": {str(length): counts[length] for length in sorted(counts)}}
@@ -439,11 +439,11 @@ def outcome_rows(
     broken = frame[(outcomes[:, 3] == 0).numpy()]
     if len(broken):
         first = next(broken.itertuples(index=False))
-        where = "without any intervention"
+        condition = "without any intervention"
         if first.layer != CLEAN:
-            where = after.format(first)
+            condition = after.format(first)
         raise NonFiniteError(
-            f"example {first.example} gives NaN or infinite logits {where} "
+            f"example {first.example} gives NaN or infinite logits {condition} "
             f"({len(broken)} of {len(frame)} results in its batch). Load the model in float32, "
             "and check its weights."
         )

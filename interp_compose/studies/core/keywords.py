@@ -29,44 +29,44 @@ C = TypeVar("C")
 D = TypeVar("D")
 R = TypeVar("R")
 P = ParamSpec("P")
-Asked = TypeVar("Asked")
-Asked_co = TypeVar("Asked_co", covariant=True)
+OptionsT = TypeVar("OptionsT")
+O_co = TypeVar("O_co", covariant=True)
 
 
 @runtime_checkable
-class _Keywords(Protocol[P, Asked_co]):
-    """Puts P's keywords in the place of the last argument, ``asked``."""
+class _Keywords(Protocol[P, O_co]):
+    """Puts P's keywords in the place of the last argument, ``options``."""
 
     @overload
-    def __call__(self, function: Callable[[A, Asked_co], R]) -> Callable[Concatenate[A, P], R]: ...
+    def __call__(self, function: Callable[[A, O_co], R]) -> Callable[Concatenate[A, P], R]: ...
     @overload
     def __call__(
-        self, function: Callable[[A, B, Asked_co], R]
+        self, function: Callable[[A, B, O_co], R]
     ) -> Callable[Concatenate[A, B, P], R]: ...
     @overload
     def __call__(
-        self, function: Callable[[A, B, C, Asked_co], R]
+        self, function: Callable[[A, B, C, O_co], R]
     ) -> Callable[Concatenate[A, B, C, P], R]: ...
     @overload
     def __call__(
-        self, function: Callable[[A, B, C, D, Asked_co], R]
+        self, function: Callable[[A, B, C, D, O_co], R]
     ) -> Callable[Concatenate[A, B, C, D, P], R]: ...
 
 
-def keywords(options: Callable[P, Asked]) -> _Keywords[P, Asked]:
-    """Make a function ``(…, asked)`` the public ``(…, *, option=…, …)``.
+def keywords(options: Callable[P, OptionsT]) -> _Keywords[P, OptionsT]:
+    """Make a function ``(…, options)`` the public ``(…, *, option=…, …)``.
 
     The fields of ``options``, a dataclass, become its keywords: with their types, which are
-    checked, their defaults and, in the place of the docstring's line ``asked:``, their
-    descriptions. Those of the root class, which many functions share, come last. One that is
-    declared first, as a ``field(kw_only=False)``, may also be given by position.
+    checked, their defaults and, in the place of the docstring's line on the last parameter
+    (``options:``), their descriptions. Those of the root class, which many functions share, come
+    last. One that is declared first, as a ``field(kw_only=False)``, may also be given by position.
     """
 
     def decorate(function: Callable[..., R]) -> Callable[..., R]:
         returns = get_type_hints(function)["return"]
         return with_keywords(function, options, described=function, returns=returns)
 
-    return cast("_Keywords[P, Asked]", decorate)
+    return cast("_Keywords[P, OptionsT]", decorate)
 
 
 def with_keywords(
@@ -80,7 +80,7 @@ def with_keywords(
     """``function`` under the name, docstring and first parameters of ``described``, the last of
     which may be of the types ``also`` as well."""
     signature = _signature(described, cast(type, options), returns, also)
-    *first, _ = inspect.signature(described).parameters
+    *first, last = inspect.signature(described).parameters
 
     def called(*args: Any, **named: Any) -> R:
         try:
@@ -91,7 +91,7 @@ def with_keywords(
 
     for name in ("__module__", "__name__", "__qualname__"):
         setattr(called, name, getattr(described, name))
-    called.__doc__ = _documented(described.__doc__ or "", descriptions(cast(type, options)))
+    called.__doc__ = _documented(described.__doc__ or "", last, descriptions(cast(type, options)))
     called.__signature__ = signature  # type: ignore[attr-defined]
     hints = {name: one.annotation for name, one in signature.parameters.items()}
     called.__annotations__ = {**hints, "return": returns}
@@ -125,23 +125,23 @@ def declared(options: type) -> list[str]:
 def descriptions(options: type) -> dict[str, str]:
     """What the source says below each field of a dataclass; ``{prompts tasks}`` and its like are
     the names of that kind in the table of tasks."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for kind in options.__mro__[:-1]:
         (source,) = ast.parse(inspect.getsource(kind)).body
         for field, below in pairwise(cast(ast.ClassDef, source).body):
             if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
                 text = " ".join(ast.literal_eval(below.value).split())
                 text = re.sub(r"\{(\w+) tasks\}", lambda kind: listed(kind[1]), text)
-                found.setdefault(ast.unparse(field.target), text)
-    return {name: found.get(name, "") for name in declared(options)}
+                texts.setdefault(ast.unparse(field.target), text)
+    return {name: texts.get(name, "") for name in declared(options)}
 
 
-def _documented(doc: str, described: Mapping[str, str]) -> str:
-    """A docstring with the options' descriptions in the place of its line ``asked:``."""
+def _documented(doc: str, last: str, described: Mapping[str, str]) -> str:
+    """A docstring with the options' descriptions in the place of its line on the last parameter."""
 
     def entries(line: re.Match[str]) -> str:
         indent = line[1]
         fill = textwrap.TextWrapper(95, initial_indent=indent, subsequent_indent=indent + "    ")
         return "\n".join(fill.fill(f"{name}: {text}") for name, text in described.items())
 
-    return re.sub(r"^( +)asked:.*$", entries, doc, flags=re.MULTILINE)
+    return re.sub(rf"^( +){last}:.*$", entries, doc, flags=re.MULTILINE)

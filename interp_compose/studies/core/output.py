@@ -108,15 +108,12 @@ def check_larger(out: Path, grid: dict[str, Any]) -> None:
     for axis, values in grid.items():
         lost = sorted(set(earlier[axis]) - set(values))
         if lost:
+            values_shown = (one if isinstance(one, str) else f"{one:g}" for one in lost)
             raise InputError(
-                f"{out} holds tables of a grid with {axis} {', '.join(map(_short, lost))}, "
+                f"{out} holds tables of a grid with {axis} {', '.join(values_shown)}, "
                 "which this one lacks; name them too, choose another --out, or replace the tables "
                 "with --overwrite (runs stay)"
             )
-
-
-def _short(value: float | int | str) -> str:
-    return value if isinstance(value, str) else f"{value:g}"
 
 
 def write_result(

@@ -124,9 +124,9 @@ def table(
 def frame_table(name: str, frame: pd.DataFrame, longest: int = LONG) -> str:
     """A frame's rows, its numbers as a summary has them; of one of more than ``longest`` the first,
     and how many there are."""
-    shown, said = frame, counted(len(frame), "rows")
+    shown, note = frame, counted(len(frame), "rows")
     if len(frame) > longest:
-        shown, said = frame.head(ROWS), f"the first {ROWS} of {said}; all are in {name}.csv"
+        shown, note = frame.head(ROWS), f"the first {ROWS} of {note}; all are in {name}.csv"
     exact: dict[Any, Callable[[Any], str]] = {
         column: probability for column in shown.columns if column in ("p", "p_holm")
     }
@@ -139,7 +139,7 @@ def frame_table(name: str, frame: pd.DataFrame, longest: int = LONG) -> str:
             na_rep="–",
             justify="right",
         )
-    return f'{paragraph(f"{name}: {said}", "note")}<div class="scroll">{body}</div>'
+    return f'{paragraph(f"{name}: {note}", "note")}<div class="scroll">{body}</div>'
 
 
 def picture(title: str, png: bytes, caption: str) -> str:
@@ -191,8 +191,8 @@ def shown(value: object) -> str:
 
 def title_of(kind: type[StudyResult]) -> str:
     """What a study's results are, in words: the first sentence on them."""
-    about = " ".join((kind.__doc__ or kind.__name__).partition("\n\n")[0].split())
-    return re.sub(r":\w+:`~?([^`]+)`", r"\1", about).partition("; made by ")[0].rstrip(".")
+    sentence = " ".join((kind.__doc__ or kind.__name__).partition("\n\n")[0].split())
+    return re.sub(r":\w+:`~?([^`]+)`", r"\1", sentence).partition("; made by ")[0].rstrip(".")
 
 
 def _line(line: str) -> str:

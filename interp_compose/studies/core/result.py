@@ -59,17 +59,17 @@ class StudyResult(Result):
         answers of several tokens, or what filters left of the data; printed, and kept in
         ``result.json``."""
         seeds, filtered = self.config.get("seeds"), self.config.get("filtered")
-        found = [*([filtered] if filtered else []), *self.config.get("left_out", ())]
+        notes = [*([filtered] if filtered else []), *self.config.get("left_out", ())]
         lengths = answer_lengths(self.config)
         if lengths:
             each = ", ".join(f"{n} of {k}" for k, n in self.config["answer_tokens"].items())
-            found.append(
+            notes.append(
                 f"{lengths} ({each}): right where every token is, log-probabilities are sums over "
                 "tokens, and so lower for longer answers: read differences from the clean model"
             )
         if isinstance(seeds, list) and len(seeds) == 1:
-            found.append("one seed: by how much another would differ is not known")
-        return found
+            notes.append("one seed: by how much another would differ is not known")
+        return notes
 
     def _about(self) -> dict[str, Any]:
         return super()._about() | ({"notes": self.notes} if self.notes else {})

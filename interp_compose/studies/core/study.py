@@ -20,7 +20,7 @@ from interp_compose.studies.core.result import StudyResult
 from interp_compose.tasks.rows import Tables
 
 Data = TypeVar("Data")
-Asked = TypeVar("Asked", bound=Options)
+OptionsT = TypeVar("OptionsT", bound=Options)
 R = TypeVar("R", bound=StudyResult)
 P = ParamSpec("P")
 
@@ -74,10 +74,10 @@ def measure(
         return result
 
 
-class Study(Generic[Data, Asked, P, R]):
+class Study(Generic[Data, OptionsT, P, R]):
     """The type of a study's function: ``(model, data, **options)`` gives its result."""
 
-    plan: Callable[[LensModel, Data, Asked], Plan[R]]
+    plan: Callable[[LensModel, Data, OptionsT], Plan[R]]
     """The planning alone, given the options as one object."""
 
     def __call__(
@@ -86,41 +86,41 @@ class Study(Generic[Data, Asked, P, R]):
         data: Data | HasTest | Tables,
         /,
         *args: P.args,
-        **asked: P.kwargs,
+        **options: P.kwargs,
     ) -> R:
         raise NotImplementedError
 
 
 def study(
-    options: Callable[P, Asked],
-) -> Callable[[Callable[[LensModel, Data, Asked], Plan[R]]], Study[Data, Asked, P, R]]:
-    """Make a planning function ``(model, data, asked)`` the study's public function.
+    options: Callable[P, OptionsT],
+) -> Callable[[Callable[[LensModel, Data, OptionsT], Plan[R]]], Study[Data, OptionsT, P, R]]:
+    """Make a planning function ``(model, data, options)`` the study's public function.
 
     Its keywords are the fields of ``options``, as with :func:`.keywords.keywords`; its data may be
     a task or a table as well (:mod:`.core.data`).
     """
 
     def decorate(
-        plan: Callable[[LensModel, Data, Asked], Plan[R]],
-    ) -> Study[Data, Asked, P, R]:
-        def measured(model: LensModel, data: Any, asked: Asked) -> R:
-            rows, asked = rows_of(data, asked)
-            planned = noting(plan(model, rows, asked), filtered=filtered_of(data))
-            return measure(planned, progress=asked.progress, resume=asked.resume)
+        plan: Callable[[LensModel, Data, OptionsT], Plan[R]],
+    ) -> Study[Data, OptionsT, P, R]:
+        def measured(model: LensModel, data: Any, values: OptionsT) -> R:
+            rows, values = rows_of(data, values)
+            planned = noting(plan(model, rows, values), filtered=filtered_of(data))
+            return measure(planned, progress=values.progress, resume=values.resume)
 
         (result,) = get_args(get_type_hints(plan)["return"])
         function = with_keywords(
             measured, options, described=plan, returns=result, also=HasTest | Tables
         )
         function.plan = plan  # type: ignore[attr-defined]
-        return cast("Study[Data, Asked, P, R]", function)
+        return cast("Study[Data, OptionsT, P, R]", function)
 
     return decorate
 
 
-def noting(plan: Plan[R], **about: str) -> Plan[R]:
+def noting(plan: Plan[R], **entries: str) -> Plan[R]:
     """A plan whose result's config says more; empty texts are left out."""
-    more = {name: text for name, text in about.items() if text}
+    more = {name: text for name, text in entries.items() if text}
     if not more:
         return plan
 
@@ -131,11 +131,11 @@ def noting(plan: Plan[R], **about: str) -> Plan[R]:
     return replace(plan, config={**plan.config, **more}, result=noted)
 
 
-def config_of(study: str, model: LensModel, asked: Options, **settled: Any) -> dict[str, Any]:
+def config_of(study: str, model: LensModel, options: Options, **settled: Any) -> dict[str, Any]:
     """What a result says of itself: model, options, and what of them was ``settled`` otherwise."""
-    options = {
-        each.name: _plain(getattr(asked, each.name))
-        for each in fields(asked)
+    values = {
+        each.name: _plain(getattr(options, each.name))
+        for each in fields(options)
         if each.name not in ("progress", "resume", "on_bad")
     }
     return {
@@ -143,7 +143,7 @@ def config_of(study: str, model: LensModel, asked: Options, **settled: Any) -> d
         "model": model.name,
         "architecture": model.architecture,
         "n_layers": model.n_layers,
-        **options,
+        **values,
         "dtype": str(model.dtype).removeprefix("torch."),
         "device": model.device.type,
         "active_hooks": list(model.active_hooks),

@@ -54,8 +54,8 @@ def decimal(value: float | None, digits: int, *, sign: bool = False) -> str:
 
 def interval(value: float, low: float, high: float, *, sign: bool = False) -> str:
     """Like "0.947 [0.915, 0.967]"; without ends that are NaN."""
-    of, *ends = (decimal(number, 3, sign=sign) for number in (value, low, high))
-    return of if math.isnan(low) else f"{of} [{', '.join(ends)}]"
+    middle, *ends = (decimal(number, 3, sign=sign) for number in (value, low, high))
+    return middle if math.isnan(low) else f"{middle} [{', '.join(ends)}]"
 
 
 def spans(
@@ -126,8 +126,8 @@ def differing(results: Mapping[str, Result]) -> dict[str, dict[str, Any]]:
         for label, result in results.items()
     }
     names = dict.fromkeys(name for settings in flat.values() for name in settings)
-    found = {name: {label: own.get(name) for label, own in flat.items()} for name in names}
-    return {name: each for name, each in found.items() if len({*map(str, each.values())}) > 1}
+    values = {name: {label: one.get(name) for label, one in flat.items()} for name in names}
+    return {name: each for name, each in values.items() if len({*map(str, each.values())}) > 1}
 
 
 def examples_unlike(results: Iterable[Result]) -> str:
@@ -144,12 +144,12 @@ def examples_unlike(results: Iterable[Result]) -> str:
 def unlike(results: Mapping[str, Result], without: Collection[str] = ()) -> str:
     """Like "settings differ: unit word (a), constituent (b)", all but :data:`OF_MODELS` and those
     ``without``; an empty text where none does."""
-    found = differing(results)
-    told = []
-    if "examples_sha256" in found:  # of all that is read: tokens, units and candidates as well
-        read = "" if {"model", "unit", "answers"} & {*found} else "the examples' tokens or units"
-        told = [text for text in [examples_unlike(results.values()) or read] if text]
-    for name, values in found.items():
+    settings = differing(results)
+    texts = []
+    if "examples_sha256" in settings:  # of all that is read: tokens, units and candidates as well
+        read = "" if {"model", "unit", "answers"} & {*settings} else "the examples' tokens or units"
+        texts = [text for text in [examples_unlike(results.values()) or read] if text]
+    for name, values in settings.items():
         if name.split()[0] in {*OF_MODELS, *without} or name.endswith("sha256"):
             continue
         labels: dict[str, list[str]] = {}
@@ -158,9 +158,9 @@ def unlike(results: Mapping[str, Result], without: Collection[str] = ()) -> str:
             shown = "none" if value in (None, []) else shortened(shown, 40)
             labels.setdefault(shown, []).append(short(label, 14))
         each = (f"{shown} ({', '.join(of)})" for shown, of in labels.items())
-        told.append(f"{name} {', '.join(each)}")
-    more = f"; and {len(told) - MOST_TOLD} more" if len(told) > MOST_TOLD else ""
-    return f"settings differ: {'; '.join(told[:MOST_TOLD])}{more}" if told else ""
+        texts.append(f"{name} {', '.join(each)}")
+    more = f"; and {len(texts) - MOST_TOLD} more" if len(texts) > MOST_TOLD else ""
+    return f"settings differ: {'; '.join(texts[:MOST_TOLD])}{more}" if texts else ""
 
 
 def floors_of(results: Mapping[str, Result]) -> list[str]:
@@ -178,16 +178,16 @@ def floors_of(results: Mapping[str, Result]) -> list[str]:
 
 def cautions(n: int, floor: str = "", *, of: str = "examples") -> list[str]:
     """What to know before numbers over ``n`` examples; ``floor`` as :func:`floor_of` says."""
-    found = []
+    notes = []
     if floor:
-        found.append(f"{floor}: accuracies say little here; compare log-probabilities")
+        notes.append(f"{floor}: accuracies say little here; compare log-probabilities")
     if n < FEW:
         low, high = wilson_interval(n / 2, n)
-        found.append(
+        notes.append(
             f"{counted(n, of)}, fewer than {FEW}: the 95 % interval of an accuracy of 0.5 is "
             f"[{low:.2f}, {high:.2f}]"
         )
-    return found
+    return notes
 
 
 def counted(n: int, plural: str) -> str:
@@ -197,8 +197,8 @@ def counted(n: int, plural: str) -> str:
 
 def with_controls_named(what: str, names: Iterable[str], controls: Collection[str]) -> str:
     """``what`` a table's columns hold, with those of them that are controls."""
-    found = [name for name in names if name in controls]
-    return f"{what} (controls: {', '.join(found)}):" if found else f"{what}:"
+    present = [name for name in names if name in controls]
+    return f"{what} (controls: {', '.join(present)}):" if present else f"{what}:"
 
 
 def over_seeds(row: Mapping[Any, Any], *, percent: bool = False, digits: int = 3) -> str:
@@ -211,8 +211,8 @@ def over_seeds(row: Mapping[Any, Any], *, percent: bool = False, digits: int = 3
 
 def listed(rows: pd.DataFrame, by: str, *, percent: bool = False) -> str:
     """:func:`over_seeds` of each row, behind its name."""
-    found = rows.to_dict("records")
-    return "; ".join(f"{row[by]}: {over_seeds(row, percent=percent)}" for row in found)
+    records = rows.to_dict("records")
+    return "; ".join(f"{row[by]}: {over_seeds(row, percent=percent)}" for row in records)
 
 
 def most_apart(differences: pd.DataFrame, by: str, *, percent: bool = False) -> list[str]:
@@ -226,17 +226,17 @@ def most_apart(differences: pd.DataFrame, by: str, *, percent: bool = False) -> 
     tested = ""
     if not math.isnan(row["p_holm"]):
         tested = f" ({UNCORRECTED}; p by Holm {probability(row['p_holm'])})"
-    told = f"{interval(*ends, sign=True)}{unit}{tested}."
+    text = f"{interval(*ends, sign=True)}{unit}{tested}."
     if len(rows) == 1:
-        return [f"The difference of {row[by]} to {row['other']}, paired by seed, is {told}"]
+        return [f"The difference of {row[by]} to {row['other']}, paired by seed, is {text}"]
     return [
         f"Of all differences to {row['other']}, paired by seed, that of {row[by]} is the largest: "
-        f"{told}"
+        f"{text}"
     ]
 
 
 def differences_told(
-    found: pd.DataFrame,
+    differences: pd.DataFrame,
     place: Sequence[tuple[str, str, str]],
     unit: str = "points",
     scale: float = 100.0,
@@ -246,13 +246,13 @@ def differences_told(
     """Lines for a summary: a blank one, a heading, and a table of the differences that were tested.
 
     Args:
-        found: paired differences, with columns difference, ci_low, ci_high, p and p_holm.
+        differences: paired differences, with columns difference, ci_low, ci_high, p and p_holm.
         place: columns that a row begins with, as :func:`text_table` takes them.
         unit: of the differences, once multiplied by ``scale``.
         digits: of the intervals' ends; differences have one more.
         what: what the heading says of them, as a format of the first row's columns.
     """
-    tested = found[found["p"].notna()]
+    tested = differences[differences["p"].notna()]
     if tested.empty:
         return []
     rows = tested.to_dict("records")
@@ -261,7 +261,7 @@ def differences_told(
         ends=spans(tested["ci_low"], tested["ci_high"], digits, scale=scale, sign=True),
         tested=[probability(row["p_holm"], 3) for row in rows],
     )
-    told = what.format_map(rows[0])
+    heading = what.format_map(rows[0])
     columns = (
         ("difference", "change", ">12"),
         ("95 %", "ends", ">18"),
@@ -269,7 +269,7 @@ def differences_told(
     )
     return [
         "",
-        f"{told}, in {unit} ({UNCORRECTED}, p is by Holm):",
+        f"{heading}, in {unit} ({UNCORRECTED}, p is by Holm):",
         "",
         *text_table(table, [*place, *columns]),
     ]

@@ -50,24 +50,24 @@ def run(command: CompareCommand) -> str:
     config = {"study": study, "results": folders, "settings": differing(results)}
     pairs, unpaired = paired(results)
     frames = {TABLE: table} | ({PAIRED: pairs} if len(pairs) else {})
-    kept = Result(config=config, frames=frames, versions=environment_versions())
+    comparison = Result(config=config, frames=frames, versions=environment_versions())
     pictures = {name: picture_bytes(figure) for name, figure in figures.items()}
-    whole = page(results, figures, pictures, frames, unpaired)
-    others: dict[str, bytes | str] = {PAGE: whole.encode()}
+    html = page(results, figures, pictures, frames, unpaired)
+    others: dict[str, bytes | str] = {PAGE: html.encode()}
     for name, figure in figures.items():
         others |= {f"{name}.html": page_bytes(figure), f"{name}.png": pictures[name]}
-    store(kept, command.out, others, overwrite=command.overwrite)
-    told = [PAGE, *(f"{name}.html, {name}.png" for name in figures)]
-    told += [f"{name} (.parquet, .csv)" for name in frames]
+    store(comparison, command.out, others, overwrite=command.overwrite)
+    files = [PAGE, *(f"{name}.html, {name}.png" for name in figures)]
+    files += [f"{name} (.parquet, .csv)" for name in frames]
     summaries = [f"{label}\n{result.summary()}\n" for label, result in results.items()]
-    for _, own in pairs.groupby("second", sort=False) if len(pairs) else ():
-        places = zip(own["layer"], own["pooling"], strict=True)
-        where = ["untouched" if i < 0 else f"layer {i}, {pooling}" for i, pooling in places]
+    for _, rows in pairs.groupby("second", sort=False) if len(pairs) else ():
+        places = zip(rows["layer"], rows["pooling"], strict=True)
+        place_texts = ["untouched" if i < 0 else f"layer {i}, {pooling}" for i, pooling in places]
         summaries += [
-            *differences_told(own.assign(place=where), [("", "place", "<30")], what=WHAT),
+            *differences_told(rows.assign(place=place_texts), [("", "place", "<30")], what=WHAT),
             "",
         ]
-    return "\n".join([*summaries, *unpaired, f"written to {command.out}/: {', '.join(told)}"])
+    return "\n".join([*summaries, *unpaired, f"written to {command.out}/: {', '.join(files)}"])
 
 
 def labelled(folders: Sequence[Path], labels: Sequence[str]) -> dict[str, StudyResult]:
@@ -84,16 +84,13 @@ def labelled(folders: Sequence[Path], labels: Sequence[str]) -> dict[str, StudyR
     results = [load_result(folder) for folder in folders]
     studies = [result.study() for result in results]
     if len({*studies}) > 1:
-        told = (f"{folder} is of {study}" for folder, study in zip(folders, studies, strict=True))
-        raise InputError(f"{', '.join(told)}: only results of one study can be compared")
-    for names in (labels, [_model(result) for result in results], [f.name for f in folders]):
+        texts = (f"{folder} is of {study}" for folder, study in zip(folders, studies, strict=True))
+        raise InputError(f"{', '.join(texts)}: only results of one study can be compared")
+    models = [model_name(one.config) if "model" in one.config else "" for one in results]
+    for names in (labels, models, [folder.name for folder in folders]):
         if names and all(names) and len({*names}) == len(results):
             return dict(zip(names, results, strict=True))
     return dict(zip(map(str, folders), results, strict=True))
-
-
-def _model(result: StudyResult) -> str:
-    return model_name(result.config) if "model" in result.config else ""
 
 
 def joined(results: Mapping[str, StudyResult]) -> pd.DataFrame:
@@ -120,8 +117,8 @@ def paired(results: Mapping[str, StudyResult]) -> tuple[pd.DataFrame, list[str]]
             except InputError as other_examples:
                 notes.append(f"! {first} and {second} are not paired: {other_examples}")
                 continue
-            told = unlike({first: one, second: other}, ["pooling"])
-            notes += [f"! {told}"] if told else []
+            note = unlike({first: one, second: other}, ["pooling"])
+            notes += [f"! {note}"] if note else []
             frames.append(table.assign(first=first, second=second))
     table = pd.concat(frames, ignore_index=True)
     named = ["first", "second"] if len(table) else []
@@ -131,17 +128,17 @@ def paired(results: Mapping[str, StudyResult]) -> tuple[pd.DataFrame, list[str]]
 def compared_figures(results: Mapping[str, StudyResult]) -> dict[str, ChartFigure]:
     """A figure for each line chart that all results have, by its name."""
     drawn = {label: result.figures() for label, result in results.items()}
-    found, told = {}, [unlike(results), *floors_of(results)]
+    compared, notes = {}, [unlike(results), *floors_of(results)]
     for name in next(iter(drawn.values())):
-        charts = {label: own[name].chart for label, own in drawn.items() if name in own}
-        chart = facets({k: one for k, one in charts.items() if isinstance(one, Chart)}, told)
+        charts = {label: figures[name].chart for label, figures in drawn.items() if name in figures}
+        chart = facets({k: one for k, one in charts.items() if isinstance(one, Chart)}, notes)
         if chart is not None and len(charts) == len(results):
-            found[name] = draw(chart)
-    return found
+            compared[name] = draw(chart)
+    return compared
 
 
-def facets(charts: Mapping[str, Chart], told: Sequence[str] = ()) -> Chart | None:
-    """A panel for each line that the charts share, and in it a line for each chart; ``told`` is
+def facets(charts: Mapping[str, Chart], notes: Sequence[str] = ()) -> Chart | None:
+    """A panel for each line that the charts share, and in it a line for each chart; ``notes`` are
     what the subtitle says of them beside what all say.
 
     None where they share fewer than two axes or no line, or where panels would be too many.
@@ -158,24 +155,24 @@ def facets(charts: Mapping[str, Chart], told: Sequence[str] = ()) -> Chart | Non
     ]
     if not 0 < len(panels) <= MOST_PANELS:
         return None
-    first_told, *others = (chart.subtitle.split(" · ") for chart in charts.values())
-    shared = [part for part in first_told if all(part in other for other in others)]
+    first_parts, *others = (chart.subtitle.split(" · ") for chart in charts.values())
+    shared = [part for part in first_parts if all(part in other for other in others)]
     counts = {
         label: max((line.n[0] for line in chart.panels[0].lines), default=0)
         for label, chart in charts.items()
     }
     if len({*counts.values()}) > 1:
         shared.append("n: " + ", ".join(f"{n:,} of {label}" for label, n in counts.items()))
-    is_told = any(part.startswith("dotted") for part in shared)
-    dotted = any(panel.levels for panel in panels) and not is_told
+    says_dotted = any(part.startswith("dotted") for part in shared)
+    explains_dots = any(panel.levels for panel in panels) and not says_dotted
     levels = [one.label for chart in charts.values() for p in chart.panels for one in p.levels]
     are_clean = all(label.startswith("clean") for label in filter(None, levels))
-    of = "the clean model" if are_clean else "the level"
-    shared += [f"dotted: {of} of each result, in its colour"] if dotted else []
+    subject = "the clean model" if are_clean else "the level"
+    shared += [f"dotted: {subject} of each result, in its colour"] if explains_dots else []
     return replace(
         first,
         title=_title([chart.title for chart in charts.values()]),
-        subtitle=subtitle_of(*dict.fromkeys([*told, *shared])),
+        subtitle=subtitle_of(*dict.fromkeys([*notes, *shared])),
         panels=panels,
         x_ticks=first.x_ticks
         if first.x_notes
@@ -215,8 +212,8 @@ def _facets_of(panels: Mapping[str, Panel]) -> list[Panel]:
 
 def _title(titles: Sequence[str]) -> str:
     """Without the models' names, where they are what differs."""
-    after = {title.partition(": ")[2] for title in titles}
-    if len({*titles}) == 1 or len(after) > 1 or not (name := after.pop()):
+    rests = {title.partition(": ")[2] for title in titles}
+    if len({*titles}) == 1 or len(rests) > 1 or not (name := rests.pop()):
         return titles[0]
     return name[0].upper() + name[1:]
 

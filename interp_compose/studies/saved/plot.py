@@ -29,17 +29,17 @@ def run(command: PlotCommand) -> str:
         raise OptionError("--format: expected one or more of pdf, svg, png, html")
     width = width_of(command.width)
     result = load_result(command.folder)
-    made: dict[str, bytes | str] = {}
+    drawn: dict[str, bytes | str] = {}
     for name, figure in result.figures().items():
         for kind in command.format:
             page = kind == "html"
             data = page_bytes(figure) if page else picture_bytes(figure, kind, width=width)
-            made[f"{name}.{kind}"] = data
-    there = {name: digests[-1] for name, digests in listed(command.folder).items()}
+            drawn[f"{name}.{kind}"] = data
+    saved = {name: digests[-1] for name, digests in listed(command.folder).items()}
     tables = result._files()
-    kept: dict[str, bytes | str] = {name: sha for name, sha in there.items() if name not in tables}
-    store(result, command.folder, kept | made, overwrite=command.overwrite)
-    return f"written to {Path(command.folder)}/: {', '.join(made) or 'nothing: it has no figures'}"
+    kept: dict[str, bytes | str] = {name: sha for name, sha in saved.items() if name not in tables}
+    store(result, command.folder, kept | drawn, overwrite=command.overwrite)
+    return f"written to {Path(command.folder)}/: {', '.join(drawn) or 'nothing: it has no figures'}"
 
 
 def width_of(text: str | None) -> Width | None:

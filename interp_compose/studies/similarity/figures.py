@@ -80,7 +80,7 @@ def similarity_figure(
         subtitle=about(
             config,
             ("task", "unit", "embedding"),
-            _told(panels, f"bands and bars: {INTERVALS} · grey: the clean model's"),
+            _bands(panels, f"bands and bars: {INTERVALS} · grey: the clean model's"),
         ),
         x_title=where.format(f"each {unit} is"),
         x_is_share=normalised_depth,
@@ -108,7 +108,7 @@ def layers_figure(by_layer: pd.DataFrame, *, metric: str, config: Mapping[str, A
         metric,
         title=f"{model_name(config)}: agreement with people, layer by layer",
         subtitle=about(
-            config, ("task", "embedding"), "nothing pooled", _told(panels, f"bands: {INTERVALS}")
+            config, ("task", "embedding"), "nothing pooled", _bands(panels, f"bands: {INTERVALS}")
         ),
         x_title=_read_title(by_layer),
         x_is_share=False,
@@ -134,12 +134,12 @@ def order_figure(by_layer: pd.DataFrame, *, config: Mapping[str, Any]) -> ChartF
             f"{', '.join(map(str, by_layer['subset'].unique())) or 'none'}. Pass pairs in which "
             f"some phrases are another's words in the other order, as in the task 'bird'"
         )
-    read = f"{_pairs(MIRROR, [rows])} · nothing pooled · band: {INTERVALS}"
+    note = f"{_pairs(MIRROR, [rows])} · nothing pooled · band: {INTERVALS}"
     named = [("AB and BA", COMPARISON_STYLES[0], rows)]
     return _draw(
         "cosine",
         title=f"{model_name(config)}: how much the order of words matters, layer by layer",
-        subtitle=about(config, ("task", "embedding"), read),
+        subtitle=about(config, ("task", "embedding"), note),
         x_title=_read_title(by_layer),
         x_is_share=False,
         panels=[Panel(_lines(named, "cosine", False), [_reference("cosine")])],
@@ -150,7 +150,7 @@ def similarity_comparison(
     frames: Mapping[str, pd.DataFrame],
     *,
     metric: str,
-    told: str = "",
+    note: str = "",
     normalised_depth: bool = True,
 ) -> ChartFigure:
     """Several models in one figure: one curve per label, one panel per subset that all have.
@@ -184,7 +184,7 @@ def similarity_comparison(
     return _draw(
         metric,
         title=f"Agreement with people, {pooling} pooling",
-        subtitle=about({}, (), told, f"bands: {INTERVALS}", "dotted: the clean model"),
+        subtitle=about({}, (), note, f"bands: {INTERVALS}", "dotted: the clean model"),
         x_title=where.format("texts are"),
         x_is_share=normalised_depth,
         panels=panels,
@@ -251,15 +251,15 @@ def _clean(rows: pd.DataFrame, metric: str) -> tuple[str, list[Level]]:
         level = Level("clean", value, CLEAN_STYLE)
         return f"clean {value:.3f}".replace("-", MINUS), [level]
     level = Level("clean", value, CLEAN_STYLE, (low, high))
-    told = f"clean {value:.3f} [{low:.3f}, {high:.3f}]"
-    return told.replace("-", MINUS), [level]
+    text = f"clean {value:.3f} [{low:.3f}, {high:.3f}]"
+    return text.replace("-", MINUS), [level]
 
 
-def _told(panels: Sequence[Panel], intervals: str) -> str:
+def _bands(panels: Sequence[Panel], intervals: str) -> str:
     """What shows the intervals, if there are any."""
     lines = [line for panel in panels for line in panel.lines]
-    there = any(low < high for line in lines for low, high in zip(line.low, line.high, strict=True))
-    return intervals if there else "too few pairs for intervals"
+    ends = (pair for line in lines for pair in zip(line.low, line.high, strict=True))
+    return intervals if any(low < high for low, high in ends) else "too few pairs for intervals"
 
 
 def _reference(metric: str) -> Level:

@@ -60,11 +60,11 @@ NEEDS = ("resume", "positions", "hidden")
 
 @study(SimilarityOptions)
 def similarity_curve(
-    model: LensModel, pairs: Iterable[PairRow], asked: SimilarityOptions
+    model: LensModel, pairs: Iterable[PairRow], options: SimilarityOptions
 ) -> Plan[SimilarityCurve]:
     """Agreement with human judgements after pooling at each layer.
 
-    For each start layer ℓ and protocol, the tokens of every unit of a text are pooled into one
+    For each start layer ℓ and pooling, the tokens of every unit of a text are pooled into one
     vector in the residual that enters block ℓ (CAP: CARMA, appendix C.1), the model runs on
     with the shortened sequence, and the text's embedding is read from the last hidden state. The
     cosine of a pair's two embeddings is then held against what people say of the pair: Pearson
@@ -77,7 +77,7 @@ def similarity_curve(
             or ``label``, or of tuples (text1, text2, score); ``subset`` names a group to be
             measured on its own, ``tree1`` and ``tree2`` are bracketings. Mirror pairs ("water
             body", "body water") always form a subset of their own where there are three or more.
-        asked: every option.
+        options: every option.
 
     Returns:
         A :class:`SimilarityCurve` with ``.frame``, ``.by_layer``, ``.outcomes``, ``.clean``,
@@ -89,36 +89,37 @@ def similarity_curve(
         CapabilityError: a probe shows that the model does not honour what this needs.
         TrainingModeError, NonFiniteError: see their names.
     """
-    check_numbers(asked.seed, asked.batch_size)
-    poolings = poolings_of(asked.pooling, model)
-    layers = resolve_layers(asked.layers, model.n_layers)
-    reading = embedding_reader(model, asked.embedding)
+    check_numbers(options.seed, options.batch_size)
+    chosen_poolings = poolings_of(options.pooling, model)
+    layers = resolve_layers(options.layers, model.n_layers)
+    reading = embedding_reader(model, options.embedding)
     rows = [*(read_pairs(pairs) if isinstance(pairs, str | Path) else pairs)]
     items, skipped = sound(
-        rows, lambda some: prepare_pairs(model, some, asked), asked.on_bad, "pairs"
+        rows, lambda some: prepare_pairs(model, some, options), options.on_bad, "pairs"
     )
     prompts = [text.prompt for item in items for text in (item.first, item.second)]
     check_first(reading, prompts, model.name)
     kind = "label" if items[0].pair.score is None else "score"
-    _check_subsets(about(items), kind)
+    _check_subsets(pair_rows(items), kind)
     model.require(*NEEDS)
     if not any(item.affected for item in items):
-        remedy = 'unit="text" pools whole texts.'
+        whole = options.unit == "text"
+        remedy = "Give longer texts." if whole else 'unit="text" pools whole texts.'
         raise InterventionError(
-            f"pooling would change none of the {len(items)} pairs: every {asked.unit} is a single "
-            "token of this tokenizer. " + ("Give longer texts." if asked.unit == "text" else remedy)
+            f"pooling would change none of the {len(items)} pairs: every {options.unit} is a "
+            f"single token of this tokenizer. {remedy}"
         )
-    protocols = with_controls(poolings, controls_of(asked.unit) if asked.controls else ())
-    size = asked.batch_size
+    poolings = with_controls(chosen_poolings, controls_of(options.unit) if options.controls else ())
+    size = options.batch_size
     if size is None:
         longest = max(max(len(prompt.ids), prompt.n_pooled) for prompt in prompts)
-        size = fitting_batch(model, 2 * len(layers) * len(protocols), longest, MAX_PAIRS)
+        size = fitting_batch(model, 2 * len(layers) * len(poolings), longest, MAX_PAIRS)
     config = config_of(
         "similarity",
         model,
-        asked,
+        options,
         layers=layers,
-        pooling=list(poolings),
+        pooling=list(chosen_poolings),
         batch_size=size,
         kind=kind,
         reading=str(reading),
@@ -132,10 +133,10 @@ def similarity_curve(
         config,
         batches=batches_of(items, size),
         compute=partial(
-            _measure, seed=asked.seed, reading=reading, layers=layers, protocols=protocols
+            _measure, seed=options.seed, reading=reading, layers=layers, poolings=poolings
         ),
         result=partial(_curve, items=items, config=config),
-        unversioned=own_poolings(poolings),
+        unversioned=own_poolings(chosen_poolings),
     )
 
 
@@ -204,7 +205,7 @@ class PreparedTexts:
 def prepare_pairs(
     model: LensModel,
     pairs: Iterable[PairRow],
-    asked: SimilarityOptions,
+    options: SimilarityOptions,
 ) -> list[PreparedTexts]:
     """Check the pairs, and tokenize and align every distinct text once.
 
@@ -213,19 +214,19 @@ def prepare_pairs(
         PromptError: a text longer than the model's context (or its window of local attention).
         TrainingModeError: the model is in training mode.
     """
-    choice = asked.labels, asked.height, asked.parser
-    if asked.unit != "constituent" and choice != (None, None, None):
+    choice = options.labels, options.height, options.parser
+    if options.unit != "constituent" and choice != (None, None, None):
         raise OptionError(
             f"labels, height and parser choose constituents and mean nothing for unit "
-            f'{asked.unit!r}; leave them out, or pass unit="constituent"'
+            f'{options.unit!r}; leave them out, or pass unit="constituent"'
         )
     check_model(model)
     checked = read_pairs(pairs)
-    where: dict[tuple[str, str | None], str] = {}
+    places: dict[tuple[str, str | None], str] = {}
     for row, pair in enumerate(checked, start=1):
-        where.setdefault((pair.text1, pair.tree1), f"text1 of row {row}")
-        where.setdefault((pair.text2, pair.tree2), f"text2 of row {row}")
-    texts = _tokenize(model, where, asked)
+        places.setdefault((pair.text1, pair.tree1), f"text1 of row {row}")
+        places.setdefault((pair.text2, pair.tree2), f"text2 of row {row}")
+    texts = _tokenize(model, places, options)
     return [
         PreparedTexts(index, pair, texts[pair.text1, pair.tree1], texts[pair.text2, pair.tree2])
         for index, pair in enumerate(checked)
@@ -234,22 +235,22 @@ def prepare_pairs(
 
 def _tokenize(
     model: LensModel,
-    where: Mapping[tuple[str, str | None], str],
-    asked: SimilarityOptions,
+    places: Mapping[tuple[str, str | None], str],
+    options: SimilarityOptions,
 ) -> dict[tuple[str, str | None], PreparedText]:
-    names = list(where.values())
+    names = list(places.values())
     examples = [
-        Example(text, "", spans=((0, len(text)),) if asked.unit == "text" else None, tree=tree)
-        for text, tree in where
+        Example(text, "", spans=((0, len(text)),) if options.unit == "text" else None, tree=tree)
+        for text, tree in places
     ]
     try:
         prompts = tokenize_prompts(
             model.tokenizer,
             examples,
-            unit="span" if asked.unit == "text" else asked.unit,
-            labels=asked.labels,
-            height=asked.height,
-            parser=asked.parser,
+            unit="span" if options.unit == "text" else options.unit,
+            labels=options.labels,
+            height=options.height,
+            parser=options.parser,
         )
     except InputError as error:  # it counts the distinct texts; the user knows rows of pairs
         message = re.sub(r"^example (\d+)", lambda number: names[int(number[1])], str(error))
@@ -258,11 +259,11 @@ def _tokenize(
     check_ids(model, max(int(prompt.ids.max()) for prompt in prompts))
     return {
         key: PreparedText(index, prompt)
-        for index, (key, prompt) in enumerate(zip(where, prompts, strict=True))
+        for index, (key, prompt) in enumerate(zip(places, prompts, strict=True))
     }
 
 
-def about(pairs: Sequence[PreparedTexts]) -> pd.DataFrame:
+def pair_rows(pairs: Sequence[PreparedTexts]) -> pd.DataFrame:
     """What is known of every pair apart from the model."""
     return pd.DataFrame(
         {
@@ -299,7 +300,7 @@ def _measure(
     seed: int,
     reading: EmbeddingReader,
     layers: Sequence[int],
-    protocols: Mapping[str, How | OwnPooling],
+    poolings: Mapping[str, How | OwnPooling],
 ) -> pd.DataFrame:
     """One batch's cosines: the clean ones at every layer, then every cell of the sweep."""
     texts = list(
@@ -314,12 +315,12 @@ def _measure(
         + [reading(hidden, batch.mask, batch.special)]
     )  # [layer text d_model], one layer more than there are blocks
     cosines = _cosines(pairs, texts, clean)
-    untouched = _rows(pairs, cosines, [NONE], list(range(n_layers + 1)))
+    clean_rows = _rows(pairs, cosines, [NONE], list(range(n_layers + 1)))
 
     # Indices made on the CPU: a mask on a GPU would wait for it at every use.
     rows = [row for row, text in enumerate(texts) if text.prompt.affected]
     affected = torch.tensor(rows, dtype=torch.long).to(hidden.device)
-    pooled = clean[-1].repeat(len(layers), len(protocols), 1, 1)
+    pooled = clean[-1].repeat(len(layers), len(poolings), 1, 1)
     if rows:
         units = batch.layout([text.prompt.groups for text in texts])
         shuffled = batch.layout([_shuffled(text, seed) for text in texts])
@@ -336,15 +337,16 @@ def _measure(
             lambda layer: resid[names[layer]][affected],
             batch.mask[affected],
             model.positions(batch.tokens, batch.mask)[affected],
-            protocols_of(protocols, units.rows(affected), shuffled.rows(affected)),
+            protocols_of(poolings, units.rows(affected), shuffled.rows(affected)),
             layers,
             finish,
             max_tokens=chunk_tokens(model, units.n_positions, logits=0),
         )
-    after = _cosines(pairs, texts, pooled.flatten(0, 1))
-    plain = [row for row, item in enumerate(pairs) if not item.affected]
-    after[:, plain] = cosines[-1:, plain]  # nothing to pool: the clean cosine, bit for bit
-    return pd.concat([untouched, _rows(pairs, after, list(protocols), layers)], ignore_index=True)
+    pooled_cosines = _cosines(pairs, texts, pooled.flatten(0, 1))
+    unaffected = [row for row, item in enumerate(pairs) if not item.affected]
+    pooled_cosines[:, unaffected] = cosines[-1:, unaffected]  # the clean cosine, bit for bit
+    pooled_rows = _rows(pairs, pooled_cosines, list(poolings), layers)
+    return pd.concat([clean_rows, pooled_rows], ignore_index=True)
 
 
 def _shuffled(text: PreparedText, seed: int) -> list[int]:
@@ -377,16 +379,16 @@ def _cosines(
 def _rows(
     pairs: Sequence[PreparedTexts],
     cosines: Float[Tensor, "cell pair"],
-    protocols: Sequence[str],
+    poolings: Sequence[str],
     layers: Sequence[int],
 ) -> pd.DataFrame:
-    """One row per pair and cell, a cell being a layer and a protocol."""
+    """One row per pair and cell, a cell being a layer and a pooling."""
     n = len(pairs)
     return pd.DataFrame(
         {
-            "pair": [item.index for item in pairs] * (len(layers) * len(protocols)),
-            "layer": [layer for layer in layers for _ in range(len(protocols) * n)],
-            "pooling": [name for _ in layers for name in protocols for _ in range(n)],
+            "pair": [item.index for item in pairs] * (len(layers) * len(poolings)),
+            "layer": [layer for layer in layers for _ in range(len(poolings) * n)],
+            "pooling": [name for _ in layers for name in poolings for _ in range(n)],
             "cosine": cosines.flatten().cpu().numpy(),
         }
     )
@@ -401,7 +403,7 @@ def _curve(
 ) -> SimilarityCurve:
     _check_finite(cosines)
     _check_landed(cosines, items, config)
-    return SimilarityCurve.from_outcomes(cosines, about(items), config, n_layers=model.n_layers)
+    return SimilarityCurve.from_outcomes(cosines, pair_rows(items), config, n_layers=model.n_layers)
 
 
 def _check_finite(cosines: pd.DataFrame) -> None:
@@ -409,13 +411,13 @@ def _check_finite(cosines: pd.DataFrame) -> None:
     if len(broken):
         ordered = broken.assign(after=broken["pooling"] != NONE)
         first = ordered.sort_values(["after", "pair", "layer"], kind="stable").iloc[0]
-        where = "without any intervention"
+        condition = "without any intervention"
         if first["pooling"] != NONE:
-            where = f"after {first['pooling']} pooling"
+            condition = f"after {first['pooling']} pooling"
         raise NonFiniteError(
-            f"the pair of row {first['pair'] + 1} has no cosine at layer {first['layer']} {where} "
-            f"({len(broken)} of all results): an embedding is zero, NaN or infinite. Load the "
-            "model in float32, and check its weights."
+            f"the pair of row {first['pair'] + 1} has no cosine at layer {first['layer']} "
+            f"{condition} ({len(broken)} of all results): an embedding is zero, NaN or infinite. "
+            "Load the model in float32, and check its weights."
         )
 
 
@@ -429,10 +431,10 @@ def _check_landed(
     clean = untouched.set_index("pair")["cosine"]
     pooled = rows[rows["pooling"] != NONE]
     moved = pooled.assign(moved=(pooled["cosine"] - pooled["pair"].map(clean)).abs())
-    most = moved.groupby(["layer", "pooling"])["moved"].max()
-    still = most[most <= rounding(config["dtype"])].index.tolist()
-    if still:
-        layer, name = still[0]
+    largest = moved.groupby(["layer", "pooling"])["moved"].max()
+    unmoved = largest[largest <= rounding(config["dtype"])].index.tolist()
+    if unmoved:
+        layer, name = unmoved[0]
         raise InterventionError(
             f"{name} pooling at layer {layer} changed no cosine, although {len(affected)} pairs "
             "have units of several tokens. Check that the layer's input depends on the tokens."
@@ -458,9 +460,9 @@ def run(command: SimilarityCommand) -> SimilarityCurve:
     seed = command.study.seed
     pairs = drawn(split, source.limit, seed)
     sample = drawn_told(source.limit, seed, n=len(split))
-    asked = replace(command.study, task=f"{task.name} ({source.split}{sample})")
+    options = replace(command.study, task=f"{task.name} ({source.split}{sample})")
     model = _read_at(loaded(command.model), command.model.output)
-    return carried_out(similarity_curve.plan(model, pairs, asked), command.output)
+    return carried_out(similarity_curve.plan(model, pairs, options), command.output)
 
 
 @runtime_checkable

@@ -1,7 +1,7 @@
-"""The result of a similarity study: how well cosines follow people, per layer and protocol.
+"""The result of a similarity study: how well cosines follow people, per layer and pooling.
 
 Five tidy tables: ``clean`` (one row per pair, the model untouched), ``outcomes`` (one cosine per
-pair, layer and protocol), ``layer_cosines`` (one cosine per pair and layer, no intervention), and
+pair, layer and pooling), ``layer_cosines`` (one cosine per pair and layer, no intervention), and
 what is computed from them: ``frame`` and ``by_layer``.
 """
 
@@ -89,30 +89,30 @@ def by_subset(
 
     Depth is the layer's number over ``n_depths``; cosines are ranked in steps of ``step``.
     """
-    where = ["pooling", "layer"] if "pooling" in outcomes else ["layer"]
-    wide = outcomes.pivot(index="pair", columns=where, values="cosine")
-    cells = wide.columns.to_frame(index=False).sort_values(where, key=OUTCOMES.place)
+    axes = ["pooling", "layer"] if "pooling" in outcomes else ["layer"]
+    wide = outcomes.pivot(index="pair", columns=axes, values="cosine")
+    cells = wide.columns.to_frame(index=False).sort_values(axes, key=OUTCOMES.place)
     cosines = wide.iloc[:, cells.index].to_numpy(float)
-    cells = cells.assign(depth=cells["layer"] / n_depths)[["layer", "depth", *where[:-1]]]
+    cells = cells.assign(depth=cells["layer"] / n_depths)[["layer", "depth", *axes[:-1]]]
     target, reference = clean["target"].to_numpy(float), clean["cosine"].to_numpy(float)
     affected = clean["affected"].to_numpy(bool)
     tables = []
     for subset, rows in subsets_of(clean).items():
         columns: dict[Any, Any] = {**cells.to_dict("list"), "subset": subset}
         for metric in metrics:
-            seen = told_apart(cosines[rows], step, metric)
-            untouched = told_apart(reference[rows, None], step, metric)
-            found = agreement(seen, target[rows], metric, reference=untouched[:, 0])
-            columns[metric], columns[f"{metric}_low"] = found.value, found.low
-            columns[f"{metric}_high"] = found.high
+            rounded = told_apart(cosines[rows], step, metric)
+            rounded_clean = told_apart(reference[rows, None], step, metric)
+            agreements = agreement(rounded, target[rows], metric, reference=rounded_clean[:, 0])
+            columns[metric], columns[f"{metric}_low"] = agreements.value, agreements.low
+            columns[f"{metric}_high"] = agreements.high
             if against_clean:
-                columns[f"{metric}_diff"] = found.difference
-                columns[f"{metric}_diff_low"] = found.difference_low
-                columns[f"{metric}_diff_high"] = found.difference_high
-                alone = agreement(untouched, target[rows], metric)
-                columns[f"clean_{metric}"] = alone.value[0]
-                columns[f"clean_{metric}_low"] = alone.low[0]
-                columns[f"clean_{metric}_high"] = alone.high[0]
+                columns[f"{metric}_diff"] = agreements.difference
+                columns[f"{metric}_diff_low"] = agreements.difference_low
+                columns[f"{metric}_diff_high"] = agreements.difference_high
+                clean_agreement = agreement(rounded_clean, target[rows], metric)
+                columns[f"clean_{metric}"] = clean_agreement.value[0]
+                columns[f"clean_{metric}_low"] = clean_agreement.low[0]
+                columns[f"clean_{metric}_high"] = clean_agreement.high[0]
         columns["cosine"] = cosines[rows].mean(axis=0)
         columns["cosine_low"], columns["cosine_high"] = bootstrap_interval(cosines[rows])
         columns["n"] = len(rows)
@@ -134,14 +134,14 @@ def subsets_of(pairs: pd.DataFrame) -> dict[str, Int[np.ndarray, "_"]]:
     alike; fewer have no correlation.
     """
     rows = np.arange(len(pairs))
-    out: dict[str, Any] = {ALL: rows}
+    subsets: dict[str, Any] = {ALL: rows}
     for name in pairs["subset"].unique():
         if name:
-            out[str(name)] = rows[(pairs["subset"] == name).to_numpy()]
+            subsets[str(name)] = rows[(pairs["subset"] == name).to_numpy()]
     mirrors = pairs["mirror"].to_numpy(bool)
     if mirrors.sum() >= FEWEST and pairs.loc[mirrors, "target"].nunique() > 1:
-        out[MIRROR] = rows[mirrors]
-    return out
+        subsets[MIRROR] = rows[mirrors]
+    return subsets
 
 
 @public
@@ -245,7 +245,7 @@ class SimilarityCurve(StudyResult):
 
     @property
     def outcomes(self) -> pd.DataFrame:
-        """One cosine per pair, layer and protocol."""
+        """One cosine per pair, layer and pooling."""
         return self.frames["outcomes"]
 
     @property
@@ -314,7 +314,7 @@ class SimilarityCurve(StudyResult):
         )
 
     def summary(self) -> str:
-        """The curve as aligned text: a table per subset, a row per layer, a column per protocol."""
+        """The curve as aligned text: a table per subset, a row per layer, a column per pooling."""
         metric = self.metrics[0]
         lines = [self._head()[0]]
         names = list(dict.fromkeys(self.frame["pooling"]))
@@ -331,9 +331,9 @@ class SimilarityCurve(StudyResult):
                 f"{metric} of the model untouched {value:.3f} [{low:.3f}, {high:.3f}]; {pooled}",
                 *text_table(table.reset_index(), columns),
             ]
-        few = int(self.clean["mirror"].sum())
-        if few and MIRROR not in set(self.frame["subset"]):
-            few_pairs = counted(few, "mirror pairs")
+        n_mirrors = int(self.clean["mirror"].sum())
+        if n_mirrors and MIRROR not in set(self.frame["subset"]):
+            few_pairs = counted(n_mirrors, "mirror pairs")
             lines += ["", f"{few_pairs}: too few, or judged alike, for a subset."]
         return self._told(lines)
 
@@ -343,15 +343,17 @@ class SimilarityCurve(StudyResult):
         rows = self.frame[self.frame["subset"] == subset]
         first = rows.iloc[0].to_dict()
         clean = interval(*(first[f"clean_{metric}{end}"] for end in ends))
-        said = [f"Over {first['n']} pairs ({subset}), {metric} of the model untouched is {clean}."]
+        sentences = [
+            f"Over {first['n']} pairs ({subset}), {metric} of the model untouched is {clean}."
+        ]
         if rows[f"{metric}_diff"].notna().any():
             most = rows.loc[rows[f"{metric}_diff"].abs().idxmax()].to_dict()
             change = interval(*(most[f"{metric}_diff{end}"] for end in ends), sign=True)
-            said.append(
+            sentences.append(
                 f"Pooling changes it most by {most['pooling']} at layer {most['layer']}: {change}; "
                 f"{INTERVALS}."
             )
-        return said
+        return sentences
 
     def _examples(self) -> Examples:
         outcomes = self.outcomes.sort_values(["pair", "pooling", "layer"], key=OUTCOMES.place)
@@ -374,10 +376,10 @@ class SimilarityCurve(StudyResult):
     def notes(self) -> list[str]:
         """What filters left, and few pairs."""
         n = len(self.clean)
-        told = "see how wide the intervals are"
+        advice = "see how wide the intervals are"
         if n < MIN_PAIRS:
-            told = f"no intervals, for which {MIN_PAIRS} are needed"
-        few = [f"{counted(n, 'pairs')}, fewer than {FEW}: {told}"]
+            advice = f"no intervals, for which {MIN_PAIRS} are needed"
+        few = [f"{counted(n, 'pairs')}, fewer than {FEW}: {advice}"]
         return super().notes + few * (n < FEW)
 
     def _metric(self, metric: str | None) -> str:
@@ -403,12 +405,12 @@ def compare_similarities(
 
     Args:
         curves: with a label for each, or a list, labelled by the models' names.
-        pooling: the protocol to compare.
+        pooling: the one to compare.
         metric: the first that was measured, by default.
         normalised_depth: depth in per cent, so that models of different sizes share an axis.
 
     Raises:
-        InputError: no curves, one that lacks the protocol, or curves of different pairs.
+        InputError: no curves, one that lacks the pooling, or curves of different pairs.
         OptionError: a metric that was not measured.
     """
     from interp_compose.studies.similarity.figures import similarity_comparison
@@ -417,8 +419,8 @@ def compare_similarities(
     first_label, first = next(iter(curves.items()))
     frames = {}
     for label, curve in curves.items():
-        same = ["text1", "text2", "target"]
-        if not curve.clean[same].equals(first.clean[same]):
+        columns = ["text1", "text2", "target"]
+        if not curve.clean[columns].equals(first.clean[columns]):
             raise InputError(
                 f"the curves {first_label!r} and {label!r} were measured on different pairs; "
                 "measure them on the same ones to compare them"
@@ -426,12 +428,12 @@ def compare_similarities(
         frames[label] = curve.frame[curve.frame["pooling"] == pooling]
         if frames[label].empty:
             raise InputError(
-                f"the curve {label!r} has no protocol {pooling!r}; it has "
+                f"the curve {label!r} has no pooling {pooling!r}; it has "
                 f"{', '.join(np.unique(curve.frame['pooling']))}"
             )
     return similarity_comparison(
         frames,
         metric=first._metric(metric),
-        told=unlike(curves, ["pooling"]),
+        note=unlike(curves, ["pooling"]),
         normalised_depth=normalised_depth,
     )

@@ -43,13 +43,13 @@ class Answers:
         """Of the pairs of these rows, on ``device``."""
         pairs = list({run.pair.index: run.pair for run in runs}.values())
         places = {(run.pair.index, run.row.answer_ids[:-1]): i for i, run in enumerate(runs)}
-        read = [pair.composed if composed else pair.target for pair in pairs]
-        found = [one.answers for one in read if one is not None]
-        longest = max(len(one.answer_ids) for answers in found for one in answers.values())
+        prompts = [pair.composed if composed else pair.target for pair in pairs]
+        by_pair = [one.answers for one in prompts if one is not None]
+        longest = max(len(one.answer_ids) for answers in by_pair for one in answers.values())
         targets, row_of = {}, {}
         for name in ANSWERS:
             ids, rows = torch.full((len(runs), longest), -1), []
-            for pair, answers in zip(pairs, found, strict=True):
+            for pair, answers in zip(pairs, by_pair, strict=True):
                 if name not in answers:
                     rows.append(-1)
                     continue
@@ -83,23 +83,23 @@ class Answers:
         place: dict[str, Sequence[Any]] = {"example": pairs * len(cells)}
         for i, name in enumerate(PLACE):
             place[name] = [cell[i] for cell in cells for _ in pairs]
-        after = (
+        condition = (
             "with the vector {0.vector!r} ({0.pooling}) in the phrase's place at layer {0.layer}"
         )
         by_cell = outcomes.unflatten(0, (len(cells), -1))
-        found = {
+        by_name = {
             name: outcome_rows(
-                by_cell[:, rows, 4 * i : 4 * i + 4].flatten(0, 1).contiguous(), place, after
+                by_cell[:, rows, 4 * i : 4 * i + 4].flatten(0, 1).contiguous(), place, condition
             )
             for i, (name, rows) in enumerate(self.row_of.items())
         }
-        rows = found["expected"].rename(columns={"example": "pair"})
+        rows = by_name["expected"].rename(columns={"example": "pair"})
         for column, name in (("expected", "expected"), ("answer", "untouched")):
-            rows[f"{column}_right"] = found[name]["target_rank"] == 1
-            rows[f"{column}_logprob"] = found[name]["target_logprob"]
-            rows[f"{column}_rank"] = found[name]["target_rank"]
+            rows[f"{column}_right"] = by_name[name]["target_rank"] == 1
+            rows[f"{column}_logprob"] = by_name[name]["target_logprob"]
+            rows[f"{column}_rank"] = by_name[name]["target_rank"]
         rows["remembered"] = False
-        if "own" in found:
-            known = np.tile(np.array(self.row_of["own"]) >= 0, len(cells))
-            rows["remembered"] = (found["own"]["target_rank"] == 1) & known
+        if "remembered" in by_name:
+            known = np.tile(np.array(self.row_of["remembered"]) >= 0, len(cells))
+            rows["remembered"] = (by_name["remembered"]["target_rank"] == 1) & known
         return rows.drop(columns=["target_logprob", "target_rank"])

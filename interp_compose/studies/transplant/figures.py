@@ -59,10 +59,10 @@ def accuracy_figure(frame: pd.DataFrame, answer: str, config: Mapping[str, Any])
         levels.append(Level(f"composed as text {composed:.1%}", composed, dotted(MUTED)))
     n = "n_remembered" if answer == "remembered" else "n"
     panels = []
-    for pooling, own in frame.groupby("pooling", sort=False):
+    for pooling, rows in frame.groupby("pooling", sort=False):
         named = [
-            (label, STYLES[name], own[own["vector"] == name])
-            for name in own["vector"].unique()
+            (label, STYLES[name], rows[rows["vector"] == name])
+            for name in rows["vector"].unique()
             for label in [name if name == "transplant" else f"{SHOWN.get(name, name)} (control)"]
         ]
         lines = side_by_side(lines_of(named, *columns, n=n), False)

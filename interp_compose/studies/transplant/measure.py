@@ -68,7 +68,7 @@ TEXTS: Final = (
 def transplant(
     model: LensModel,
     pairs: Iterable[TransplantRow],
-    asked: TransplantOptions,
+    options: TransplantOptions,
 ) -> Plan[Transplants]:
     """Phrase transplants: a vector of one prompt's phrase in the place of another prompt's.
 
@@ -86,7 +86,7 @@ def transplant(
         pairs: from :func:`load_transplants`, or a table or a list, of dictionaries with
             ``source``, ``source_span``, ``target``, ``target_span``, ``expected``, ``answer`` and,
             where it is known, ``composed`` and ``source_answer``, or of tuples in this order.
-        asked: every option.
+        options: every option.
 
     Returns:
         A :class:`Transplants` with ``.frame``, ``.outcomes``, ``.clean``, ``.plot()``, ``.save()``.
@@ -99,40 +99,40 @@ def transplant(
             honour what this needs.
         TrainingModeError, NonFiniteError: see their names.
     """
-    check_numbers(asked.seed, asked.batch_size)
-    poolings = poolings_of(asked.pooling, model)
+    check_numbers(options.seed, options.batch_size)
+    poolings = poolings_of(options.pooling, model)
     check_decoder(model, "measure it with similarity_curve")
     if isinstance(model, EncoderDecoderModel):
         raise CapabilityError(
             f"{model.name!r} ({model.architecture}) reads two texts, and a transplant has a place "
             "in one; give a decoder, or measure this model with cap_curve."
         )
-    layers = resolve_layers(asked.layers, model.n_layers)
+    layers = resolve_layers(options.layers, model.n_layers)
     items, skipped = prepare_pairs(
         model,
         pairs,
-        seed=asked.seed,
-        controls=asked.controls,
-        several=asked.multi_token_answers,
-        on_bad=asked.on_bad,
+        seed=options.seed,
+        controls=options.controls,
+        several=options.multi_token_answers,
+        on_bad=options.on_bad,
     )
     model.require("resume", *needs("collapse", False))
-    vectors: tuple[Vector, ...] = VECTORS if asked.controls else ("transplant",)
+    vectors: tuple[Vector, ...] = VECTORS if options.controls else ("transplant",)
     streams = len(layers) * len(poolings) * len(vectors)
     streams *= max(len(item.target.rows) for item in items)
     targets = [item.longest for item in items]
-    size = batch_size_of(model, targets, asked, streams, max(row.n_pooled for row in targets))
+    size = batch_size_of(model, targets, options, streams, max(row.n_pooled for row in targets))
     answers = [row for item in items for row in (item.target.expected, item.target.untouched)]
     config = config_of(
         "transplant",
         model,
-        asked,
+        options,
         layers=layers,
         pooling=list(poolings),
         batch_size=size,
         n_pairs=len(items),
         pairs_sha256=pairs_digest(items),
-        **answer_lengths_of(answers, asked),
+        **answer_lengths_of(answers, options),
         **skipped_of(skipped),
     )
     return Plan(
@@ -144,7 +144,7 @@ def transplant(
         ),
         compute=partial(
             _measure,
-            asked=asked,
+            options=options,
             layers=layers,
             poolings=poolings,
             vectors=vectors,
@@ -159,7 +159,7 @@ def _measure(
     model: LensModel,
     pairs: Sequence[PreparedPair],
     *,
-    asked: TransplantOptions,
+    options: TransplantOptions,
     layers: Sequence[int],
     poolings: Mapping[str, How | OwnPooling],
     vectors: Sequence[Vector],
@@ -168,26 +168,26 @@ def _measure(
     """One batch's outcomes, the untouched ones under layer ``CLEAN``, their run as the vector."""
     by_index = {item.index: item for item in items}
     runs = runs_of(pairs)
-    of_runs = [run.pair for run in runs]
-    donors = [by_index[pair.donor] for pair in of_runs] if asked.controls else []
+    run_pairs = [run.pair for run in runs]
+    donors = [by_index[pair.donor] for pair in run_pairs] if options.controls else []
     targets = PromptBatch.of([run.row.prompt for run in runs], model.device)
-    sources = PromptBatch.of([pair.source.prompt for pair in (*of_runs, *donors)], model.device)
+    sources = PromptBatch.of([pair.source.prompt for pair in (*run_pairs, *donors)], model.device)
     answers = Answers.of(runs, model.device)
     names = {layer: f"blocks.{layer}.hook_resid_pre" for layer in layers}
     hooks = list(names.values())
     logits, resid, kept = capture_kept(
         model, targets.tokens, hooks, targets.mask, read=answers.read
     )
-    _, given = model.capture(sources.tokens, hooks, attention_mask=sources.mask, read="last")
+    _, source_resid = model.capture(sources.tokens, hooks, attention_mask=sources.mask, read="last")
     parts = [answers.rows(answers.outcomes(logits), [(CLEAN, "", TARGET)])]
     known = [pair for pair in pairs if pair.composed is not None]
     if known:
         parts.append(_composed(model, known))
     places = places_of(runs, donors, targets, sources)
-    direction = directions(of_runs, model.d_model, asked.seed, logits)
+    direction = directions(run_pairs, model.d_model, options.seed, logits)
 
     def enter(layer: int) -> Float[Tensor, "row pos _"]:
-        target, source = resid.pop(names[layer]), given.pop(names[layer])
+        target, source = resid.pop(names[layer]), source_resid.pop(names[layer])
         return entering(target, source, places, poolings, vectors, direction, layer)
 
     def finish(
@@ -261,7 +261,7 @@ def _result(
 
 def run(command: TransplantCommand) -> Transplants:
     """The command ``interp-compose transplant``."""
-    source, asked = command.pairs, command.study
+    source, options = command.pairs, command.study
     check_limit(source.limit)
     check_pairs(source.task)
     model = loaded(command.model)
@@ -269,9 +269,9 @@ def run(command: TransplantCommand) -> Transplants:
     if row is not None and row.tokenizer and model.tokenizer is None:
         model.tokenizer = function_of(row.tokenizer)()
     pairs = load_transplants(
-        source.task, model, seed=asked.seed, multi_token_answers=asked.multi_token_answers
+        source.task, model, seed=options.seed, multi_token_answers=options.multi_token_answers
     )
-    sample = drawn_told(source.limit, asked.seed, n=len(pairs))
-    pairs = drawn(pairs, source.limit, asked.seed)
-    asked = replace(asked, task=f"{Path(source.task).name}{sample}")
-    return carried_out(transplant.plan(model, pairs, asked), command.output)
+    sample = drawn_told(source.limit, options.seed, n=len(pairs))
+    pairs = drawn(pairs, source.limit, options.seed)
+    options = replace(options, task=f"{Path(source.task).name}{sample}")
+    return carried_out(transplant.plan(model, pairs, options), command.output)

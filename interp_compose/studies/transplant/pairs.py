@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -29,7 +28,7 @@ from interp_compose.types import Example, Span
 
 Row = tuple[str, str, Span | None]
 """A prompt, its answer, and a phrase of it."""
-ANSWERS: Final = {"expected": "expected", "untouched": "answer", "own": "source_answer"}
+ANSWERS: Final = {"expected": "expected", "untouched": "answer", "remembered": "source_answer"}
 """The answers that a prompt is compared with, and what a pair calls them."""
 REMEDY: Final = "Use shorter prompts."
 
@@ -39,12 +38,12 @@ class Answered:
     """A prompt with each answer, the tokens of which but the last are run behind it.
 
     ``expected`` is what the composed sentence would mean, ``untouched`` the target's answer, and
-    ``own`` the source's, None where that is not known.
+    ``remembered`` the source's, None where that is not known.
     """
 
     expected: PreparedExample
     untouched: PreparedExample
-    own: PreparedExample | None
+    remembered: PreparedExample | None
 
     @property
     def answers(self) -> dict[str, PreparedExample]:
@@ -151,14 +150,14 @@ def _prepared(
     *,
     several: bool,
 ) -> list[PreparedPair]:
-    read = read_transplants(pairs)
+    checked = read_transplants(pairs)
     prompts = partial(_prompts, model, several=several)
-    source = prompts([(one.source, "", one.source_span) for one in read], "source")
-    target = _answered(prompts, read, "target", range(len(read)))
-    known = [i for i, one in enumerate(read) if one.composed]
-    composed = dict(zip(known, _answered(prompts, read, "composed", known), strict=True))
+    source = prompts([(one.source, "", one.source_span) for one in checked], "source")
+    target = _answered(prompts, checked, "target", range(len(checked)))
+    known = [i for i, one in enumerate(checked) if one.composed]
+    composed = dict(zip(known, _answered(prompts, checked, "composed", known), strict=True))
     prepared = []
-    for i, one in enumerate(read):
+    for i, one in enumerate(checked):
         _check_apart(i, one, target[i])
         prepared.append(
             PreparedPair(
@@ -182,7 +181,7 @@ def _answered(
     chosen: Sequence[int],
 ) -> list[Answered]:
     """The targets or composed prompts of the ``chosen`` pairs, with every answer that is known."""
-    found: dict[str, dict[int, PreparedExample]] = {}
+    by_name: dict[str, dict[int, PreparedExample]] = {}
     for name, key in ANSWERS.items():
         known = [i for i in chosen if getattr(pairs[i], key)]
         texts: list[Row] = [
@@ -193,9 +192,9 @@ def _answered(
             )
             for i in known
         ]
-        found[name] = dict(zip(known, prompts(texts, which, key), strict=True))
-    expected, untouched, own = found.values()
-    return [Answered(expected[i], untouched[i], own.get(i)) for i in chosen]
+        by_name[name] = dict(zip(known, prompts(texts, which, key), strict=True))
+    expected, untouched, remembered = by_name.values()
+    return [Answered(expected[i], untouched[i], remembered.get(i)) for i in chosen]
 
 
 def _check_apart(index: int, pair: TransplantPair, target: Answered) -> None:
@@ -225,13 +224,16 @@ def _prompts(
     several: bool,
 ) -> list[PreparedExample]:
     """Prompts, their answers and, as units, their phrases."""
-    examples = [Example(text, told, (span,) if span else ()) for text, told, span in rows]
+    examples = [Example(text, reply, (span,) if span else ()) for text, reply, span in rows]
     if not examples:
         return []
-    with _told(f"the {which} prompts" + (f" with their key {answer!r}" if answer else "")):
-        asked = AnswerOptions(unit="span", multi_token_answers=several)
-        remedy = REMEDY if which == "target" else None  # the others keep their length
-        return prepare_all(model, examples, asked, collapse=remedy, answered=answer is not None)
+    options = AnswerOptions(unit="span", multi_token_answers=several)
+    remedy = REMEDY if which == "target" else None  # the others keep their length
+    try:
+        return prepare_all(model, examples, options, collapse=remedy, answered=answer is not None)
+    except InputError as error:  # it says which of a pair's prompts it counts
+        key = f" with their key {answer!r}" if answer else ""
+        raise type(error)(f"of the {which} prompts{key}, {error}") from error
 
 
 def _tokens(prompt: PreparedExample) -> Int[np.ndarray, "pos"]:
@@ -239,21 +241,12 @@ def _tokens(prompt: PreparedExample) -> Int[np.ndarray, "pos"]:
     return prompt.prompt.ids[: prompt.n_before]
 
 
-@contextmanager
-def _told(which: str) -> Iterator[None]:
-    """Messages say which of a pair's prompts they count."""
-    try:
-        yield
-    except InputError as error:
-        raise type(error)(f"of {which}, {error}") from error
-
-
 def _phrase(prompt: PreparedExample, span: Span) -> Bool[np.ndarray, "pos"]:
     """The tokens of a phrase: the unit of its first character that is not blank. A last token that
     :func:`.inputs.prepare` has set apart belongs to it."""
     tokens, text = prompt.prompt, prompt.example.prompt[slice(*span)]
-    first = span[0] + len(text) - len(text.lstrip())
-    covers = (tokens.offsets[:, 0] <= first) & (first < tokens.offsets[:, 1])
+    start = span[0] + len(text) - len(text.lstrip())
+    covers = (tokens.offsets[:, 0] <= start) & (start < tokens.offsets[:, 1])
     members = np.isin(tokens.groups, tokens.groups[covers & (tokens.groups >= 0)])
     last = prompt.n_before - 1
     members[last] |= tokens.groups[last] >= 0 and tokens.offsets[last, 0] < span[1]
@@ -278,15 +271,15 @@ def with_donors(pairs: Sequence[PreparedPair], seed: int) -> list[PreparedPair]:
         InputError: there is none.
     """
     moved = [one.moved for one in pairs]
-    out = []
+    prepared = []
     for i, one in enumerate(pairs):
-        own = {moved[i], one.replaced}
+        excluded = {moved[i], one.replaced}
         order = np.random.default_rng([seed, one.index]).permutation(len(pairs)).tolist()
         donor = next(
             (
                 j
                 for j in order
-                if moved[j] not in own and pairs[j].pair.source_type == one.pair.source_type
+                if moved[j] not in excluded and pairs[j].pair.source_type == one.pair.source_type
             ),
             None,
         )
@@ -297,17 +290,17 @@ def with_donors(pairs: Sequence[PreparedPair], seed: int) -> list[PreparedPair]:
                 f"{one.pair.source_phrase!r} nor {one.pair.target_phrase!r}, which the control "
                 "'random phrase' takes; give more pairs, or pass controls=False"
             )
-        out.append(replace(one, donor=pairs[donor].index))
-    return out
+        prepared.append(replace(one, donor=pairs[donor].index))
+    return prepared
 
 
 def pairs_digest(pairs: Sequence[PreparedPair]) -> str:
     """Of everything the run reads: texts, tokens, phrases, answers."""
     digest = hashlib.sha256()
     for one in pairs:
-        target, own = one.target, one.target.own
+        target, remembered = one.target, one.target.remembered
         row: list[Any] = [*target.untouched.answer_ids, *target.expected.answer_ids]
-        row += [*((-1,) if own is None else own.answer_ids), one.donor]
+        row += [*((-1,) if remembered is None else remembered.answer_ids), one.donor]
         composed = [] if one.composed is None else [one.composed.expected]
         for prompt in (one.source, target.expected, *composed):
             row += [prompt.example.prompt, _tokens(prompt).tolist()]
@@ -329,10 +322,10 @@ def places_of(
     for row, one in enumerate((*pairs, *donors)):
         phrase[row, -len(one.source_phrase) :][one.source_phrase] = 0
     device, width = targets.tokens.device, targets.tokens.shape[1]
-    first = [width - run.row.n_tokens + int(run.pair.target_phrase.argmax()) for run in runs]
+    starts = [width - run.row.n_tokens + int(run.pair.target_phrase.argmax()) for run in runs]
     return Places(
         layout,
-        layout.of_token.gather(1, torch.tensor(first).to(device)[:, None])[:, 0],
+        layout.of_token.gather(1, torch.tensor(starts).to(device)[:, None])[:, 0],
         torch.from_numpy(phrase).to(device),
         torch.tensor([one.differs for one in pairs]).to(device),
     )

@@ -208,10 +208,10 @@ class Transplants(StudyResult):
     def _head(self) -> tuple[str, str]:
         first = self.frame.iloc[0]
         n = int(first["n"])
-        own, expected = (_share(first[f"clean_{one}"], n) for one in ("answer", "expected"))
+        target, expected = (_share(first[f"clean_{one}"], n) for one in ("answer", "expected"))
         return (
             about(self.config, ("model", "task"), counted(n, "pairs")),
-            f"untouched model: the target's own answer in {own}, the expected one in {expected}",
+            f"untouched model: the target's own answer in {target}, the expected one in {expected}",
         )
 
     def summary(self) -> str:
@@ -261,14 +261,14 @@ class Transplants(StudyResult):
             for vector, *share in self.frame.loc[place, numbers].to_numpy().tolist()
         ]
         first = self._head()[1]
-        told = {name: str(text).strip() for name, text in self.pairs.iloc[0].items()}
+        pair = {name: str(text).strip() for name, text in self.pairs.iloc[0].items()}
         return [
             "Asked: whether the vector of a phrase of one prompt (the source) is taken for that "
             "phrase in another (the target). The expected answer is that of the composed prompt, "
             "the target with the source's phrase in it. In the first pair "
-            f"“{told['source_phrase']}” out of “{told['source']}” takes the place of "
-            f"“{told['target_phrase']}” in “{told['target']}”, whose own answer is "
-            f"“{told['answer']}”; expected is “{told['expected']}”.",
+            f"“{pair['source_phrase']}” out of “{pair['source']}” takes the place of "
+            f"“{pair['target_phrase']}” in “{pair['target']}”, whose own answer is "
+            f"“{pair['answer']}”; expected is “{pair['expected']}”.",
             f"{first[0].upper()}{first[1:]}.",
             f"The transplant gives the expected answer most often at layer {best['layer']} "
             f"({best['pooling']}); by vector: {'; '.join(shares)}; {INTERVALS}.",

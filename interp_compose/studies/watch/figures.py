@@ -40,11 +40,14 @@ def watch_figure(
         measure: one of :data:`TITLES`.
         config: names the model and the budget.
     """
-    own = frame[frame["measure"] == measure]
-    inside = own[own["layer"] >= 0]
+    numbers = frame[frame["measure"] == measure]
+    inside = numbers[numbers["layer"] >= 0]
     of_weights = measure not in (*SHARES, "agreement")
     if of_weights:
-        inside = _over_matrices(inside)
+        # The mean over the matrices of a layer.
+        means = inside.groupby(["step", "layer"])["value"].agg(["mean", "size"])
+        means = means.rename(columns={"mean": "value", "size": "n"}).reset_index()
+        inside = means.assign(of="", low=np.nan, high=np.nan)
     layers = sorted(inside["layer"].unique().tolist())
     drawn = [layers[i] for i in np.linspace(0, len(layers) - 1, min(len(layers), MOST)).astype(int)]
     panels = []
@@ -54,22 +57,22 @@ def watch_figure(
             for layer, style in styles_of(drawn).items()
         ]
         metric = str(of).split(",")[0] if measure == "agreement" else ""
-        clean = own[(own["layer"] < 0) & own["of"].str.startswith(metric)]
+        clean = numbers[(numbers["layer"] < 0) & numbers["of"].str.startswith(metric)]
         if len(clean):
             named.append((str(clean["of"].iloc[0]).split(", ")[-1], UNTOUCHED, clean))
         panels.append(Panel(lines_of(named, "step", "value", "low", "high"), [], title=str(of)))
     taken, skipped = int(looks["taken"].sum()), int((~looks["taken"]).sum())
-    told = [f"{taken} look{'' if taken == 1 else 's'}"]
+    notes = [f"{taken} look{'' if taken == 1 else 's'}"]
     if skipped:
-        told.append(f"{skipped} skipped for the budget of {config['budget']:.3g}")
+        notes.append(f"{skipped} skipped for the budget of {config['budget']:.3g}")
     if len(drawn) < len(layers):
-        told.append(f"{len(drawn)} of {len(layers)} layers")
-    told.append(_bands(measure, of_weights))
-    steps = sorted(set(own["step"]))
+        notes.append(f"{len(drawn)} of {len(layers)} layers")
+    notes.append(_bands(measure, of_weights))
+    steps = sorted(set(numbers["step"]))
     return draw(
         Chart(
             title=f"{model_name(config)}: {TITLES[measure]} over training",
-            subtitle=subtitle_of(*told),
+            subtitle=subtitle_of(*notes),
             x_title="step",
             y_title=TITLES[measure],
             y_is_share=measure in SHARES,
@@ -79,13 +82,6 @@ def watch_figure(
             x_step=float(max(steps) - min(steps)) / max(len(steps) - 1, 1) or 1.0,
         )
     )
-
-
-def _over_matrices(rows: pd.DataFrame) -> pd.DataFrame:
-    """The mean over the matrices of a layer."""
-    found = rows.groupby(["step", "layer"])["value"].agg(["mean", "size"])
-    found = found.rename(columns={"mean": "value", "size": "n"}).reset_index()
-    return found.assign(of="", low=np.nan, high=np.nan)
 
 
 def _bands(measure: str, of_weights: bool) -> str:

@@ -7,7 +7,7 @@ weights of the moment.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -26,7 +26,7 @@ from interp_compose.probes.condensation import mean_abs_cosine
 from interp_compose.probes.rank import effective_rank, frobenius, spectral_entropy, stable_rank
 from interp_compose.probes.rank_tracker import StableRankTracker
 from interp_compose.stats.intervals import wilson_interval
-from interp_compose.studies.cap.measure import plan_asked_less
+from interp_compose.studies.cap.measure import plan_within_study
 from interp_compose.studies.cap.options import CapOptions
 from interp_compose.studies.core.inputs import (
     PreparedExample,
@@ -34,7 +34,7 @@ from interp_compose.studies.core.inputs import (
     check_decoder,
     examples_digest,
     into_batches,
-    prepare_asked_less,
+    prepare_or_refuse,
 )
 from interp_compose.studies.core.options import PromptOptions
 from interp_compose.studies.core.study import measure
@@ -67,43 +67,44 @@ Row = dict[str, Any]
 class Measurement:
     """A measure whose input has been checked."""
 
-    about: Mapping[str, Any]
+    metadata: Mapping[str, Any]
     """What a file of rows says of it, in JSON's types."""
     look: Callable[[LensModel], list[Row]]
 
 
-def planned(model: LensModel, asked: WatchOptions) -> list[Measurement]:
+def planned(model: LensModel, options: WatchOptions) -> list[Measurement]:
     """What is to be measured at each look of ``model``, which is in evaluation mode.
 
     Raises:
         InputError, CapabilityError, InterventionError: as the studies that are asked raise them,
             before they work.
     """
-    found = []
-    of_weights = [name for name in asked.measures if name in OF_WEIGHTS]
+    measurements = []
+    of_weights = [name for name in options.measures if name in OF_WEIGHTS]
     if of_weights:
-        matrices = tuple(IN_BLOCKS if asked.matrices is None else asked.matrices)
+        matrices = tuple(IN_BLOCKS if options.matrices is None else options.matrices)
         next(iter(weight_matrices(model, matrices)))
-        found.append(Measurement({"matrices": list(matrices)}, _Weights(of_weights, matrices)))
-    for name, of_model in (("cap", _cap), ("attention_leak", _leak), ("agreement", _agreement)):
-        if name in asked.measures:
-            measurement = of_model(model, asked)
-            found.append(replace(measurement, look=_or_nothing(name, measurement.look)))
-    return found
+        look = _Weights(of_weights, matrices)
+        measurements.append(Measurement({"matrices": list(matrices)}, look))
+    for name, plan_measure in (("cap", _cap), ("attention_leak", _leak), ("agreement", _agreement)):
+        if name in options.measures:
+            measurement = plan_measure(model, options)
+            measurements.append(replace(measurement, look=_or_nothing(name, measurement.look)))
+    return measurements
 
 
 def _or_nothing(name: str, look: Callable[[LensModel], list[Row]]) -> Callable[..., list[Row]]:
     """The same look; where its intervention changes nothing, as in a model whose vectors are all
     alike, a warning and a row without a number, so that training goes on."""
 
-    def told(model: LensModel) -> list[Row]:
+    def look_or_nothing(model: LensModel) -> list[Row]:
         try:
             return look(model)
         except InterventionError as nothing:
             warn(f"{nothing}; this look has no number of {name!r}")
             return [_row(name, UNTOUCHED, NOTHING, math.nan, 0)]
 
-    return told
+    return look_or_nothing
 
 
 def _row(measure: str, layer: int, of: str, value: float, n: int, **ends: float) -> Row:
@@ -125,8 +126,8 @@ class _Weights:
         for matrix in weight_matrices(model, self._matrices):
             try:
                 for name in self._names:
-                    of = OF_WEIGHTS[name]
-                    value = of(matrix.weight) if of else self._stable_rank(matrix)
+                    function = OF_WEIGHTS[name]
+                    value = function(matrix.weight) if function else self._stable_rank(matrix)
                     rows.append(_row(name, matrix.layer, matrix.name, float(value), 1))
             except NonFiniteError as broken:
                 raise NonFiniteError(f"layer {matrix.layer}, {matrix.name}: {broken}") from broken
@@ -141,12 +142,14 @@ class _Weights:
         return self._followed[place].update(matrix.weight)
 
 
-def _cap(model: LensModel, asked: WatchOptions) -> Measurement:
+def _cap(model: LensModel, options: WatchOptions) -> Measurement:
     """Accuracy after pooling at each layer (CARMA, section 5.1), and without pooling."""
-    plan = plan_asked_less(
+    plan = plan_within_study(
         model,
-        rows_in(asked.examples or ()),
-        CapOptions(layers=asked.layers, unit=asked.unit, pooling=asked.pooling, controls=False),
+        rows_in(options.examples or ()),
+        CapOptions(
+            layers=options.layers, unit=options.unit, pooling=options.pooling, controls=False
+        ),
     )
 
     def look(model: LensModel) -> list[Row]:
@@ -165,7 +168,7 @@ def _cap(model: LensModel, asked: WatchOptions) -> Measurement:
     return Measurement({name: plan.config[name] for name in names}, look)
 
 
-def _leak(model: LensModel, asked: WatchOptions) -> Measurement:
+def _leak(model: LensModel, options: WatchOptions) -> Measurement:
     """What tokens after a unit still know of it, attention to it knocked out from a layer on.
 
     Of all positions after the first unit of several tokens and in none: the share whose most
@@ -175,21 +178,21 @@ def _leak(model: LensModel, asked: WatchOptions) -> Measurement:
     """
     check_decoder(model, "measure its agreement with people")
     check_one_stack(model, "attention_leak of a watcher")
-    layers = resolve_layers(asked.layers, model.n_layers)
-    options = PromptOptions(unit=asked.unit)
-    items = prepare_asked_less(model, rows_in(asked.examples or ()), options, answered=False)
+    layers = resolve_layers(options.layers, model.n_layers)
+    examples, prompts = rows_in(options.examples or ()), PromptOptions(unit=options.unit)
+    items = prepare_or_refuse(model, examples, prompts, answered=False)
     model.require("causal", "mask_attention")
     units = [item for item in items if _keys(item).any()]
     if not units:
         raise InterventionError(
-            f"none of the {len(items)} examples has a {asked.unit} of several tokens, to which "
+            f"none of the {len(items)} examples has a {options.unit} of several tokens, to which "
             "attention could be knocked out; choose larger units, or other examples."
         )
     longest = max(item.n_tokens for item in units)
     size = fitting_batch(model, 1, longest)
-    about = {"layers": layers, "unit": asked.unit, "examples_sha256": examples_digest(items)}
+    metadata = {"layers": layers, "unit": options.unit, "examples_sha256": examples_digest(items)}
     batches = into_batches(units, size, lambda item: (item.n_tokens, item.index))
-    return Measurement(about, partial(_leaks, batches=batches, layers=layers, n=len(units)))
+    return Measurement(metadata, partial(_leaks, batches=batches, layers=layers, n=len(units)))
 
 
 def _keys(item: PreparedExample) -> np.ndarray:
@@ -202,14 +205,15 @@ def _keys(item: PreparedExample) -> np.ndarray:
 def _leaks(
     model: LensModel, *, batches: Sequence[Sequence[PreparedExample]], layers: Sequence[int], n: int
 ) -> list[Row]:
-    sums, positions = dict.fromkeys(_cells(layers), 0.0), 0
+    cells = [(UNTOUCHED, "no knockout"), *((layer, "knocked out") for layer in layers)]
+    sums, positions = dict.fromkeys(cells, 0.0), 0
     for items in batches:
         batch = PromptBatch.of([item.prompt for item in items], model.device)
         keys = torch.zeros_like(batch.mask, dtype=torch.bool)
         for row, item in enumerate(items):
             keys[row, -item.n_tokens :] = torch.from_numpy(_keys(item)).to(model.device)
-        after = batch.mask.bool() & ~keys & (keys.cumsum(dim=1) > 0)
-        weight = int(after.sum())
+        is_after = batch.mask.bool() & ~keys & (keys.cumsum(dim=1) > 0)
+        weight = int(is_after.sum())
         positions += weight
         for place, layer in enumerate(layers):
             leak = attention_leak(
@@ -228,17 +232,12 @@ def _leaks(
     ]
 
 
-def _cells(layers: Iterable[int]) -> Iterator[tuple[int, str]]:
-    yield UNTOUCHED, "no knockout"
-    yield from ((layer, "knocked out") for layer in layers)
-
-
-def _agreement(model: LensModel, asked: WatchOptions) -> Measurement:
+def _agreement(model: LensModel, options: WatchOptions) -> Measurement:
     """Correlation of cosines with people's judgements, texts pooled at each layer and untouched."""
     plan = similarity_curve.plan(
         model,
-        rows_in(asked.pairs or ()),
-        SimilarityOptions(layers=asked.layers, pooling=asked.pooling, controls=False),
+        rows_in(options.pairs or ()),
+        SimilarityOptions(layers=options.layers, pooling=options.pooling, controls=False),
     )
 
     def look(model: LensModel) -> list[Row]:

@@ -119,10 +119,10 @@ class Watched(StudyResult):
             lines.append("in brackets: 95 % intervals; n: examples or pairs (of weights: matrices)")
         of = self.frame["of"].where(self.frame["measure"].isin(ON_DATA), "mean of matrices")
         by_place = self.frame.assign(of=of).groupby(["step", "measure", "of", "layer"], sort=False)
-        found = by_place.agg({"value": "mean", "low": "max", "high": "max", "n": "sum"})
+        numbers = by_place.agg({"value": "mean", "low": "max", "high": "max", "n": "sum"})
         steps = sorted({self.frame["step"].min(), self.frame["step"].max()})
-        shown = {f"step {step}": found.loc[step].apply(_cell, axis=1) for step in steps}
-        cells = pd.DataFrame({**shown, "n": found.loc[steps[-1]]["n"].map(str)}).fillna("–")
+        shown = {f"step {step}": numbers.loc[step].apply(_cell, axis=1) for step in steps}
+        cells = pd.DataFrame({**shown, "n": numbers.loc[steps[-1]]["n"].map(str)}).fillna("–")
         table = cells.reset_index()
         table["layer"] = table["layer"].map(str).where(table["layer"] >= 0, "")
         columns = [("measure", "measure", "<16"), ("of", "of", "<18"), ("layer", "layer", ">5")]

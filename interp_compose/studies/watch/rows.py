@@ -61,20 +61,20 @@ class Rows:
         tables = [row.pop("table") for row in rows]
         if tables[:1] != ["config"]:
             raise CorruptFileError(f"{path} holds no rows of ic.watch; give another path")
-        found, pending = cls(rows[0]), []
+        result, pending = cls(rows[0]), []
         for table, row in zip(tables[1:], rows[1:], strict=True):
             pending.append(row)
             if table == "looks":
                 *measured, look = pending
-                found.measured += measured
-                if found.looks and found.looks[-1]["step"] == look["step"]:
-                    found.looks.pop()  # skipped, and then asked for by Watcher.look
-                found.looks.append(look)
+                result.measured += measured
+                if result.looks and result.looks[-1]["step"] == look["step"]:
+                    result.looks.pop()  # skipped, and then asked for by Watcher.look
+                result.looks.append(look)
                 pending = []
         rows_of = f"{len(pending)} whole rows of its last look are left out" if pending else ""
         if note or rows_of:
-            found.note = f"{path.name}: {'; '.join(filter(None, [note, rows_of]))}"
-        return found
+            result.note = f"{path.name}: {'; '.join(filter(None, [note, rows_of]))}"
+        return result
 
     def begin(self, steps: int) -> None:
         """Take up the rows of an earlier process of steps below ``steps``, and write the file anew
@@ -89,11 +89,11 @@ class Rows:
             return
         if self.path.exists() and self.path.stat().st_size:
             earlier = Rows.read(self.path)
-            told = differences(dict(earlier.config), dict(self.config))
-            if told:
+            changes = differences(dict(earlier.config), dict(self.config))
+            if changes:
                 raise InputError(
-                    f"{self.path} holds the rows of another watcher ({told}), and would be written "
-                    "over: move it away, or give another path"
+                    f"{self.path} holds the rows of another watcher ({changes}), and would be "
+                    "written over: move it away, or give another path"
                 )
             self.measured = [row for row in earlier.measured if row["step"] < steps]
             self.looks = [row for row in earlier.looks if row["step"] < steps]

@@ -37,16 +37,16 @@ class Watcher:
     Modes, random states and gradients of the model are after a call what they were before it.
     """
 
-    def __init__(self, model: LensModel | nn.Module, asked: WatchOptions) -> None:
-        self._asked = asked
-        self._budget = Budget(asked.budget, asked.clock)
-        self._path = None if asked.path is None else Path(asked.path)
+    def __init__(self, model: LensModel | nn.Module, options: WatchOptions) -> None:
+        self._options = options
+        self._budget = Budget(options.budget, options.clock)
+        self._path = None if options.path is None else Path(options.path)
         self._measurements: Sequence[Measurement] = ()
         self.watch(model)
 
     def __repr__(self) -> str:
         taken = sum(bool(row["taken"]) for row in self._rows.looks)
-        return f"<Watcher of {', '.join(self._asked.measures)}: looks so far {taken}>"
+        return f"<Watcher of {', '.join(self._options.measures)}: looks so far {taken}>"
 
     def watch(self, model: LensModel | nn.Module) -> None:
         """Look at this model from now on, such as the copy that :func:`finetune` trains.
@@ -54,23 +54,23 @@ class Watcher:
         Raises:
             OptionError, InputError, CapabilityError: as :func:`.measure.watch` raises them.
         """
-        asked = self._asked
-        self._model = TrainedModel(model, tokenizer=asked.tokenizer)
+        options = self._options
+        self._model = TrainedModel(model, tokenizer=options.tokenizer)
         with self._model.looked_at() as lens:
-            if lens is not model and not OF_WEIGHTS.keys() >= set(asked.measures):
+            if lens is not model and not OF_WEIGHTS.keys() >= set(options.measures):
                 check_tokenizer(lens, "watch")  # which made lens of the model
-            self._measurements = planned(lens, asked)
+            self._measurements = planned(lens, options)
             config = {
                 "study": "watch",
                 "model": lens.name,
                 "architecture": lens.architecture,
                 "n_layers": lens.n_layers,
-                "measures": list(asked.measures),
-                "every": asked.every,
-                "budget": asked.budget,
+                "measures": list(options.measures),
+                "every": options.every,
+                "budget": options.budget,
             }
         for measurement in self._measurements:
-            config |= measurement.about
+            config |= measurement.metadata
         self._rows = Rows(plain_json(config, "config"), self._path)
         self._started = False
 
@@ -83,11 +83,11 @@ class Watcher:
             OutputError: the file cannot be written.
         """
         number = _step_of(step)
-        if self._asked.also is None and self._started and not self._is_due(number):
+        if self._options.also is None and self._started and not self._is_due(number):
             return  # at most steps; keeping random states would take 1 % of a small model's
         with random_states_kept(self._model.module):
-            if isinstance(step, Mapping) and self._asked.also is not None:
-                self._asked.also(dict(step))
+            if isinstance(step, Mapping) and self._options.also is not None:
+                self._options.also(dict(step))
             if not self._started:
                 self._take_up(number)
             if self._is_due(number):
@@ -162,7 +162,7 @@ class Watcher:
 
     def _is_due(self, step: int) -> bool:
         looks = self._rows.looks
-        return step % self._asked.every == 0 and (not looks or looks[-1]["step"] != step)
+        return step % self._options.every == 0 and (not looks or looks[-1]["step"] != step)
 
     def _look_or_skip(self, step: int) -> None:
         training = self._budget.training
@@ -186,13 +186,13 @@ class Watcher:
         self._wait()
         self._budget.last = clock() - started
         self._note(step, training, rows, taken=True, seconds=self._budget.last, expected=expected)
-        if self._asked.also is not None:
-            self._asked.also({"step": step} | _flat(rows))
+        if self._options.also is not None:
+            self._options.also({"step": step} | _flat(rows))
 
-    def _note(self, step: int, training: float, measured: Sequence[Row], **told: Any) -> None:
-        self._budget.watching += told["seconds"]
+    def _note(self, step: int, training: float, measured: Sequence[Row], **entries: Any) -> None:
+        self._budget.watching += entries["seconds"]
         look = {"step": step, "training_seconds": training}
-        look |= {"watching_seconds": self._budget.watching, **told}
+        look |= {"watching_seconds": self._budget.watching, **entries}
         self._rows.add(measured, look)
 
     def _wait(self) -> None:
@@ -202,10 +202,10 @@ class Watcher:
             torch.cuda.synchronize(weight.device)
 
 
-def _step_of(told: int | Mapping[str, float | int]) -> int:
-    if isinstance(told, Mapping) and "step" not in told:
-        raise OptionError(f"a row with {', '.join(told)}: expected one with a step")
-    step = int(told["step"]) if isinstance(told, Mapping) else told
+def _step_of(step_or_row: int | Mapping[str, float | int]) -> int:
+    if isinstance(step_or_row, Mapping) and "step" not in step_or_row:
+        raise OptionError(f"a row with {', '.join(step_or_row)}: expected one with a step")
+    step = int(step_or_row["step"]) if isinstance(step_or_row, Mapping) else step_or_row
     if step < 0:
         raise OptionError(f"step={step}: expected the number of steps done, 0 or more")
     return step

@@ -47,12 +47,12 @@ def complexity_figure(
     merged = frame[frame["head"] == -1]
     n_layers = int(config["n_layers"])
     inside = merged[merged["layer"].between(0, n_layers - 1)]
-    found = {(row["layer"], row["matrix"]): row for row in inside.to_dict("records")}
+    by_place = {(row["layer"], row["matrix"]): row for row in inside.to_dict("records")}
     rows = [name for name in MATRICES if name in set(inside["matrix"])]
-    cells = [[found.get((layer, name)) for layer in range(n_layers)] for name in rows]
-    against = measure in REFERENCES
-    style = ".2f" if against else FORMATS.get(measure, ".1f")
-    unit = "1: a random matrix of the same shape" if against else ""
+    cells = [[by_place.get((layer, name)) for layer in range(n_layers)] for name in rows]
+    is_divided = measure in REFERENCES
+    style = ".2f" if is_divided else FORMATS.get(measure, ".1f")
+    unit = "1: a random matrix of the same shape" if is_divided else ""
     ends = _ends(merged[~merged.index.isin(inside.index)], measure, style)
     return draw(
         HeatMap(
@@ -63,7 +63,7 @@ def complexity_figure(
             columns=[str(layer) for layer in range(n_layers)],
             rows=rows,
             values=[[_number(cell, measure) for cell in row] for row in cells],
-            value_name=TITLES[measure] + ", divided by a random matrix's" * against,
+            value_name=TITLES[measure] + ", divided by a random matrix's" * is_divided,
             value_format=style,
             hover=[[_hover(cell, measure) for cell in row] for row in cells],
         )
@@ -84,10 +84,10 @@ def _hover(row: Mapping[Hashable, Any] | None, measure: str) -> str:
     shape = f"{row['rows']} × {row['cols']}"
     if measure not in REFERENCES:
         return shape
-    own, random = (
+    value, random = (
         format(row[name], FORMATS.get(measure, ".1f")) for name in (measure, REFERENCES[measure])
     )
-    return f"{shape}; {own}, a random matrix: {random}"
+    return f"{shape}; {value}, a random matrix: {random}"
 
 
 def _ends(rows: pd.DataFrame, measure: str, style: str) -> str:

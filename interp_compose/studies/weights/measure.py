@@ -42,7 +42,7 @@ COMPARED: Final = 4096
 
 
 @keywords(WeightsOptions)
-def complexity_report(model: LensModel, asked: WeightsOptions) -> ComplexityReport:
+def complexity_report(model: LensModel, options: WeightsOptions) -> ComplexityReport:
     """Stable rank, spectrum and condensation of every weight matrix of every layer.
 
     Matrices go by the field's names, one row each: W_E, W_pos, W_Q, W_K, W_V, W_O (per head and
@@ -54,13 +54,13 @@ def complexity_report(model: LensModel, asked: WeightsOptions) -> ComplexityRepo
 
     Args:
         model: from :func:`load_model`, of any kind.
-        asked: every option.
+        options: every option.
 
     Raises:
         CapabilityError: before any work: a weight is quantised, sparse, or not in memory.
         NonFiniteError: a weight holds NaN or infinity; names layer and matrix.
     """
-    return measure(model, config_of(model, asked), progress=asked.progress)
+    return measure(model, config_of(model, options), progress=options.progress)
 
 
 def run(command: WeightsCommand) -> ComplexityReport:
@@ -79,7 +79,7 @@ def run(command: WeightsCommand) -> ComplexityReport:
     return report
 
 
-def config_of(model: LensModel, asked: WeightsOptions) -> dict[str, Any]:
+def config_of(model: LensModel, options: WeightsOptions) -> dict[str, Any]:
     """What is to be measured, checked; the digest of the weights takes a second a gigabyte."""
     check_plain(model)
     return {
@@ -90,7 +90,7 @@ def config_of(model: LensModel, asked: WeightsOptions) -> dict[str, Any]:
         "d_model": model.d_model,
         "n_heads": model.n_heads,
         "dtype": str(model.dtype).removeprefix("torch."),
-        "heads": asked.heads,
+        "heads": options.heads,
         "left_out": list(left_out(model)),
         "weights_sha256": weights_digest(model),
     }
@@ -157,7 +157,7 @@ def _measured(
     if min(n_rows, n_cols) > SPECTRUM_LIMIT:
         stable, entropies = stable_rank(stack).tolist(), [math.nan] * len(stack)
     else:
-        stable, entropies = (found.tolist() for found in spectrum(stack))
+        stable, entropies = (values.tolist() for values in spectrum(stack))
     for i, head in enumerate(numbers):
         compared = _compared(matrix.name, stack[i])
         directions = condensation(compared)

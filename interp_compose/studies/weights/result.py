@@ -115,7 +115,7 @@ class ComplexityReport(StudyResult):
         order = whole.assign(share=whole["stable_rank"] / whole["random_stable_rank"])
         rows = order.sort_values("share", kind="stable").to_dict("records")
         n_layers = int(self.config["n_layers"])
-        told = "; ".join(
+        text = "; ".join(
             f"{most} share has {row['matrix']}"
             f"{f' of layer {i}' if 0 <= (i := row['layer']) < n_layers else ''}, "
             f"{decimal(row['stable_rank'], 2)} of {decimal(row['random_stable_rank'], 2)}"
@@ -123,7 +123,7 @@ class ComplexityReport(StudyResult):
         )
         return [
             f"Asked: how complex the weights of {self.config['model']} are. A matrix is compared "
-            f"by stable rank with a random one of its shape. Of {len(rows)} matrices {told}.",
+            f"by stable rank with a random one of its shape. Of {len(rows)} matrices {text}.",
             "These are numbers of one model, without sampling error. They do not show that low "
             "ranks make a model reason.",
         ]
@@ -145,9 +145,9 @@ class ComplexityReport(StudyResult):
         title = f"model {self.config['model']} · stable rank, heads merged"
         lines = [title, "", *text_table(cells, columns), ""]
         for row in merged[~merged["layer"].between(0, n_layers - 1)].to_dict("records"):
-            told = f"{row['matrix']}: {row['stable_rank']:.2f}"
-            told += f" (random {row['random_stable_rank']:.2f})"
-            lines.append(f"{told}; it is {row['tied_to']}" if row["tied_to"] else told)
+            text = f"{row['matrix']}: {row['stable_rank']:.2f}"
+            text += f" (random {row['random_stable_rank']:.2f})"
+            lines.append(f"{text}; it is {row['tied_to']}" if row["tied_to"] else text)
         if self.config.get("left_out"):
             lines.append(f"left out: {', '.join(self.config['left_out'])}")
         return self._told(lines)
