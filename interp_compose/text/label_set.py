@@ -1,7 +1,8 @@
 """Answers chosen among a set of labels instead of the whole vocabulary (CARMA, eq. 10).
 
 For sentiment the paper prints argmax over the labels, for the inverse dictionary argmax over the
-vocabulary (eq. 9). A fine-tuned model hardly ever leaves the labels; an untuned one mostly does.
+vocabulary (CARMA, eq. 9). A fine-tuned model hardly ever leaves the labels; an untuned one mostly
+does.
 """
 
 from __future__ import annotations
