@@ -89,7 +89,7 @@ def picture(scene: Scene, kind: str, *, dpi: int = DPI) -> bytes:
 
     What is blank right of what is drawn and below it is cut off.
     """
-    with _own_settings():
+    with _our_settings():
         figure = painted(scene, dpi)
         buffer = io.BytesIO()
         figure.savefig(buffer, format=kind, metadata=UNDATED[kind], bbox_inches=_cropped(figure))
@@ -98,7 +98,7 @@ def picture(scene: Scene, kind: str, *, dpi: int = DPI) -> bytes:
 
 
 @contextmanager
-def _own_settings() -> Iterator[None]:
+def _our_settings() -> Iterator[None]:
     """Whatever settings matplotlib has, those of these pictures."""
     with mpl.rc_context():
         mpl.rcdefaults()
@@ -108,7 +108,7 @@ def _own_settings() -> Iterator[None]:
 
 def drawn_width(scene: Scene) -> float:
     """Pixels across that are left once what is blank at the right is cut off."""
-    with _own_settings():
+    with _our_settings():
         return float(_cropped(painted(scene)).width) * PIXELS
 
 
