@@ -100,7 +100,8 @@ def _all() -> Iterator[Definition]:
     for family in FAMILIES:
         for phrasing in family.phrasings:
             for answer, row in family.rows:
-                skeleton = _filled(_ROW_SLOT, phrasing, [f"<{row[i]}>" for i in _slots(phrasing)])
+                columns = map(int, _ROW_SLOT.findall(phrasing))
+                skeleton = _filled(_ROW_SLOT, phrasing, [f"<{row[i]}>" for i in columns])
                 concepts = _CONCEPT_SLOT.findall(skeleton)
                 choices = list(product(*(thesaurus()[concept].seen for concept in concepts)))
                 if len(choices) > MAX_WORDINGS:
@@ -114,10 +115,6 @@ def _all() -> Iterator[Definition]:
                         words=frozenset(words),
                         concepts=tuple(sorted(concepts)),
                     )
-
-
-def _slots(phrasing: str) -> list[int]:
-    return [int(number) for number in _ROW_SLOT.findall(phrasing)]
 
 
 def _filled(slot: re.Pattern[str], text: str, words: Sequence[str]) -> str:
