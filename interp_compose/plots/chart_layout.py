@@ -206,17 +206,17 @@ def _items(chart: Chart, panel: Panel, across: float) -> list[Item]:
         if len(xs) > 1:
             ends = [((x, a), (x, b)) for x, a, b in zip(xs, line.low, line.high, strict=True)]
             items.append(Strokes(ends, line.style.colour, 1.3))
-    how = ".1%" if chart.y_is_share else ".3f"
-    says = f"{{y:{how}}}  [{{0:{how}}}, {{1:{how}}}]  n = {{2}}"
+    spec = ".1%" if chart.y_is_share else ".3f"
+    says = f"{{y:{spec}}}  [{{0:{spec}}}, {{1:{spec}}}]  n = {{2}}"
     for line in panel.lines:
         rows = [list(row) for row in zip(line.low, line.high, line.n, strict=True)]
         ends_of = (line.low, line.high) if len(line.x) == 1 else None
         hover = Hover(says, rows, among=True)
         items.append(Curve(line.label, line.style, line.x, line.y, hover, ends_of))
-    at = [] if chart.has_one_layer else sorted({x for line in panel.lines for x in line.x})
+    places = [] if chart.has_one_layer else sorted({x for line in panel.lines for x in line.x})
     for level in panel.levels:
-        name = VALUE.sub("", level.label) if at else ""
-        items.append(Rule(level.y, level.style, level.band, name, at, f"{{y:{how}}}"))
+        name = VALUE.sub("", level.label) if places else ""
+        items.append(Rule(level.y, level.style, level.band, name, places, f"{{y:{spec}}}"))
     return items
 
 

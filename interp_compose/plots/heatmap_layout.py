@@ -181,12 +181,12 @@ def _longest_tick(scale: Scale) -> int:
     return _longest([text for _, text in scale.ticks])
 
 
-def _ticks(labels: Sequence[str], needed: float, there: float) -> list[tuple[float, str]]:
+def _ticks(labels: Sequence[str], needed: float, room: float) -> list[tuple[float, str]]:
     """Place and text of every label, or of every second, fifth, tenth, …: the first with which they
     have the room they need."""
     powers = (1, 10, 100, 1000, 10_000, 100_000, 1_000_000)
     steps = (digit * power for power in powers for digit in (1, 2, 5))
-    step = next(step for step in steps if step * there >= needed)
+    step = next(step for step in steps if step * room >= needed)
     return [(float(k), text) for k, text in enumerate(labels)][::step]
 
 

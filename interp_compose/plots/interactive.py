@@ -282,11 +282,11 @@ def draw(described: Described) -> ChartFigure:
 def _template(hover: Hover) -> str:
     """plotly's own form of a hover's format string."""
     parts = []
-    for literal, field, how, _ in string.Formatter().parse(hover.says):
+    for literal, field, spec, _ in string.Formatter().parse(hover.says):
         parts.append(_escaped(literal))
         if field is not None:
             name = f"customdata[{field}]" if field.isdigit() else field
-            parts.append(f"%{{{name}{':' * bool(how)}{how}}}")
+            parts.append(f"%{{{name}{':' * bool(spec)}{spec}}}")
     return "".join(parts) + "<extra></extra>" * (not hover.among)
 
 
@@ -324,9 +324,9 @@ def _traces(scene: Scene, item: Item) -> list[Any]:
             ]
         case Rule() if item.name:
             line = {"color": item.style.colour, "width": 0}
-            how = _hover(Hover(item.says, among=True))
-            at = {"x": list(item.at), "y": [item.y] * len(item.at)}
-            return [go.Scatter(**at, name=harmless(item.name), mode="lines", line=line, **how)]
+            hover = _hover(Hover(item.says, among=True))
+            xy = {"x": list(item.at), "y": [item.y] * len(item.at)}
+            return [go.Scatter(**xy, name=harmless(item.name), mode="lines", line=line, **hover)]
         case Strokes() if item.ends:
             return [
                 go.Scatter(

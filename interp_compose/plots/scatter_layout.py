@@ -107,12 +107,13 @@ def _axes(
     shown: list[list[bool]],
 ) -> Axes:
     """``shown``: of each group, whether a point has room for its text."""
-    there = bool(panel.n_measured)
-    how: dict[str, Any] = {"ticks": None if there else (), "labels": there, "is_scientific": True}
+    has_points = bool(panel.n_measured)
+    look: dict[str, Any] = {"ticks": None if has_points else (), "labels": has_points}
+    look["is_scientific"] = True
     return Axes(
         box,
-        Axis(*panel.x_range, most=max(2, min(5, int(box[2] / 45))), **how),
-        Axis(*panel.y_range, list(filter(None, title)), most=6, **how),
+        Axis(*panel.x_range, most=max(2, min(5, int(box[2] / 45))), **look),
+        Axis(*panel.y_range, list(filter(None, title)), most=6, **look),
         [
             item
             for group, has_room in zip(panel.groups, shown, strict=True)
