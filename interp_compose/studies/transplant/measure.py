@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose.checks import check_limit, check_numbers, drawn, drawn_told
+from interp_compose.checks import check_limit, check_numbers, drawn, sample_note
 from interp_compose.errors import CapabilityError
 from interp_compose.interventions.pool_at import needs
 from interp_compose.interventions.pooling import How, OwnPooling, own_poolings, poolings_of
@@ -270,7 +270,7 @@ def run(command: TransplantCommand) -> Transplants:
     pairs = load_transplants(
         source.task, model, seed=asked.seed, multi_token_answers=asked.multi_token_answers
     )
-    sample = drawn_told(source.limit, asked.seed, n=len(pairs))
+    sample = sample_note(source.limit, asked.seed, n=len(pairs))
     pairs = drawn(pairs, source.limit, asked.seed)
     asked = replace(asked, task=f"{Path(source.task).name}{sample}")
     return carried_out(transplant.plan(model, pairs, asked), command.output)
