@@ -93,7 +93,7 @@ def lines_of(text: str, most: int, *, even: bool = False) -> list[str]:
     return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
 
 
-def format_literal(text: str) -> str:
+def literal(text: str) -> str:
     """Any text as a part of a format string, on one line that is not too long."""
     line = " ".join(short(text, LONGEST_HOVER).split())
     return line.replace("{", "{{").replace("}", "}}")

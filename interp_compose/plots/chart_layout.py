@@ -11,10 +11,10 @@ from interp_compose.plots.canvas import (
     MARGIN,
     WIDTH,
     check_room,
-    format_literal,
     head_of,
     legend_is_beside,
     lines_of,
+    literal,
 )
 from interp_compose.plots.chart import BAR_STEP, Chart, Panel, short_each
 from interp_compose.plots.panels import Panels, above, below, in_rows, per_row_of
@@ -62,9 +62,8 @@ def scene_of(chart: Chart, fixed_width: float | None) -> Scene:
     # where the last row is not full, labels stand in what it leaves blank
     right = EDGE if fixed_width is None and n % usual else 35 + 8.3 * chart.label_length
     room = _room(chart, width - right, fixed_width)
-    beside = fixed_width is None or (
-        room.per_row == n and legend_is_beside(n * room.across, fixed_width)
-    )
+    one_row = fixed_width is None or room.per_row == n
+    beside = one_row and legend_is_beside(n * room.across, fixed_width)
     if not beside:
         right = EDGE
         room = _room(chart, width - right, fixed_width)
@@ -161,7 +160,7 @@ def _legend(chart: Chart, width: float, top: float) -> list[Key]:
 
 def _x_axis(chart: Chart, across: float, turned: bool) -> Axis:
     most = min(16, max(2, int(across / 24)))
-    name = format_literal(chart.x_name or ("depth" if chart.x_is_share else "layer"))
+    name = literal(chart.x_name or ("depth" if chart.x_is_share else "layer"))
     hover = name + (" {x:.0%}" if chart.x_is_share else " {x}")
     if chart.categories:
         hover = ""  # the text under the tick, by itself

@@ -19,9 +19,9 @@ from interp_compose.plots.canvas import (
     SMALLEST,
     WIDTH,
     check_room,
-    format_literal,
     head_of,
     legend_is_beside,
+    literal,
 )
 from interp_compose.plots.chart import short, short_each
 from interp_compose.plots.heatmap import LONGEST_ROW, HeatMap
@@ -255,7 +255,7 @@ def _middles(cells: Sequence[tuple[int, int]]) -> tuple[list[float], list[float]
 
 def _hover_format(heatmap: HeatMap) -> str:
     names = (heatmap.y_title, heatmap.x_title, heatmap.value_name)
-    lines = [f"{format_literal(name)}: " * bool(name) + f"{{{k}}}" for k, name in enumerate(names)]
+    lines = [f"{literal(name)}: " * bool(name) + f"{{{k}}}" for k, name in enumerate(names)]
     return "\n".join(lines) + "{3}" * bool(heatmap.hover)
 
 

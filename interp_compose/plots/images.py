@@ -63,10 +63,8 @@ def scene_of(grid: ImageGrid, fixed_width: float | None) -> Scene:
     """Cells as large as the width lets them be, each with its image, which says on hover what it
     is; names above the columns and left of the rows."""
     n_rows, n = len(grid.rows), len(grid.columns)
-    most = (
-        LONGEST if fixed_width is None else min(int(MOST_LEFT * fixed_width / CHARACTER), LONGEST)
-    )
-    row_names = short_each(grid.rows, most)
+    room = LONGEST if fixed_width is None else int(MOST_LEFT * fixed_width / CHARACTER)
+    row_names = short_each(grid.rows, min(room, LONGEST))
     left = MARGIN + CHARACTER * max(map(len, row_names)) + GAP
     across = ((fixed_width or WIDTH) - left - MARGIN - (n - 1) * GAP) / n
     across = min(max(across, NARROWEST if fixed_width is None else LEAST), WIDEST)

@@ -15,9 +15,9 @@ from interp_compose.plots.canvas import (
     SMALLEST,
     WIDTH,
     check_room,
-    format_literal,
     head_of,
     legend_is_beside,
+    literal,
 )
 from interp_compose.plots.chart import short, short_each
 from interp_compose.plots.heatmap import NOT_MEASURED
@@ -122,9 +122,8 @@ def _room(grid: MatrixGrid, above: float, named: bool, fixed_width: float | None
     top = above + TITLE * bool(grid.x_title) + TITLE * any(grid.columns)
     right = bar_room(SCALE, 1)
     panels = usual - left - right - (n_columns - 1) * (GAP + names)
-    beside = legend_is_beside(panels, fixed_width) and (
-        fixed_width is None or panels >= n_columns * PANEL[0]
-    )
+    beside = fixed_width is None or panels >= n_columns * PANEL[0]
+    beside = beside and legend_is_beside(panels, fixed_width)
     right = right if beside else MARGIN
 
     def fit(lines: int) -> _Room:
@@ -206,7 +205,7 @@ def _axes(grid: MatrixGrid, k: int, box: Box, named: bool, step: int, light: boo
     panel, side = grid.flat_panels[k], box[2]
     n = _size(panel)
     low, high = -0.5, n - 0.5
-    name = format_literal(grid.panel_name(*divmod(k, len(grid.columns))))
+    name = literal(grid.panel_name(*divmod(k, len(grid.columns))))
     head = [name] if name else []
     if panel is None:
         hover = Hover("\n".join([*head, NOT_MEASURED]))
@@ -218,7 +217,7 @@ def _axes(grid: MatrixGrid, k: int, box: Box, named: bool, step: int, light: boo
         values = panel.values[::step, ::step].astype(float)
         values = np.round(values, 3) + 0.0 if light else values  # no −0
         place = "{y}\n{x}" if panel.names else "row {y}, column {x}"
-        value = f"{format_literal(grid.value_name)}: {{z:.3f}}"
+        value = f"{literal(grid.value_name)}: {{z:.3f}}"
         hover = Hover("\n".join([*head, place, value]))
         items = [Cells(values, SCALE, start=(step - 1) / 2, step=float(step), hover=hover)]
         edges = _edges(panel, side)

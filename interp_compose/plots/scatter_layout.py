@@ -9,9 +9,9 @@ from interp_compose.plots.canvas import (
     SMALLEST,
     WIDTH,
     check_room,
-    format_literal,
     head_of,
     legend_is_beside,
+    literal,
 )
 from interp_compose.plots.chart import short, short_each
 from interp_compose.plots.heatmap import NOT_MEASURED, with_notes
@@ -143,7 +143,7 @@ def _with_room(panel: ScatterPanel, across: float, high: float) -> list[list[boo
 def _points(group: Group, shown: Sequence[bool], panel: ScatterPanel) -> list[Item]:
     """The group's markers, its texts, and a dot where a text has no room; five digits, so that a
     figure stays small."""
-    name = format_literal(group.name)
+    name = literal(group.name)
     where = "({x:.3g}, {y:.3g})"
     kinds: dict[str, list[tuple[float, float, str]]] = {"marker": [], "dot": [], "text": []}
     for (x, y, text), is_shown in zip(group.measured, shown, strict=True):
