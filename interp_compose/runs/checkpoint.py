@@ -115,8 +115,7 @@ def checkpoints_together(folders: Sequence[Path]) -> CheckpointFolder:
     They are those of these runs and these versions of packages alone: a run that was stopped and is
     trained together with other runs then begins anew.
     """
-    names = [folder.name for folder in folders]
-    fingerprint = {"folders": names, "versions": environment_versions()}
+    fingerprint = {"folders": [one.name for one in folders], "versions": environment_versions()}
     return CheckpointFolder(folders[0] / TOGETHER / hashed(fingerprint), fingerprint)
 
 
