@@ -107,8 +107,13 @@ def _all() -> Iterator[Definition]:
                 if len(choices) > MAX_WORDINGS:
                     choices = sorted(rng.sample(choices, MAX_WORDINGS))
                 for words in choices:
+                    tree = _filled(_CONCEPT_SLOT, skeleton, words)
+                    # each leaf under a tag of its own, so that heights are those of a treebank's
+                    tree = _LEAF.sub(lambda leaf: f"(X {leaf[0]})", tree)
+                    # "an" where the next leaf begins with a vowel, or is the digit 8
+                    tree = re.sub(r"(?<=\(X )a(?=\)\s\(X [aeio8])", "an", tree)
                     yield Definition(
-                        tree=_articled(_tagged(_filled(_CONCEPT_SLOT, skeleton, words))),
+                        tree=tree,
                         answer=answer,
                         family=family.name,
                         skeleton=" ".join(_LEAF.findall(skeleton)),
@@ -121,16 +126,6 @@ def _filled(slot: re.Pattern[str], text: str, words: Sequence[str]) -> str:
     """The slots of a text, from left to right, replaced by as many words."""
     rest = iter(words)
     return slot.sub(lambda _: next(rest), text)
-
-
-def _tagged(tree: str) -> str:
-    """Each leaf under a tag of its own, ``X``, so that heights are those of a treebank's trees."""
-    return _LEAF.sub(lambda leaf: f"(X {leaf[0]})", tree)
-
-
-def _articled(tree: str) -> str:
-    """``a`` becomes ``an`` where the next leaf begins with a vowel, or is the digit 8."""
-    return re.sub(r"(?<=\(X )a(?=\)\s\(X [aeio8])", "an", tree)
 
 
 def mini_idm(tokenizer: Any, prompt: Prompt, seed: int, *, several: bool = False) -> Task:
