@@ -170,16 +170,16 @@ class _Plan:
         beyond = () if self.rest is not None else args[len(self.by_place) :]
         if not unknown and not beyond:
             return
-        told = f"it takes {', '.join(self.names) or 'none'}"
+        takes = f"it takes {', '.join(self.names) or 'none'}"
         if unknown:
             raise TypeError(
                 f"{self._called(args)}() got an unexpected keyword argument {unknown[0]!r}"
-                f"{did_you_mean(unknown[0], self.names)}; {told}"
+                f"{did_you_mean(unknown[0], self.names)}; {takes}"
             )
         n = len(self.by_place) - len({"self", "cls"} & {*self.by_place})
         raise TypeError(
             f"{self._called(args)}() takes {n} argument{'s' * (n != 1)} without a name, and got "
-            f"{short(beyond[0])} beyond; {told}"
+            f"{short(beyond[0])} beyond; {takes}"
         )
 
     def _called(self, args: tuple[Any, ...]) -> str:
@@ -189,21 +189,18 @@ class _Plan:
         owner = self.owner
         if self.by_place[:1] in (["self"], ["cls"]):  # it may be a subclass
             owner = args[0] if inspect.isclass(args[0]) else type(args[0])
-        own = self.name in ("__init__", "__call__", "__getitem__")
-        return owner.__name__ if own else f"{owner.__name__}.{self.name}"
+        calls_class = self.name in ("__init__", "__call__", "__getitem__")
+        return owner.__name__ if calls_class else f"{owner.__name__}.{self.name}"
 
     def _message(self, unfit: _Unfit, name: str, args: tuple[Any, ...]) -> str:
         shown, kind = short(unfit.value), _a(type(unfit.value).__name__)
-        came = f" is {shown}" if shown.startswith(kind) else f"={shown} is {kind}"
+        value = f" is {shown}" if shown.startswith(kind) else f"={shown} is {kind}"
         if unfit.value is None or (isinstance(unfit.value, str) and "one of '" in unfit.expected):
-            came = f"={shown}"
-        wants_model = "a model" in unfit.expected and _is_result(unfit.value)
+            value = f"={shown}"
+        bases = [base.__name__ for base in type(unfit.value).__mro__]
+        wants_model = "a model" in unfit.expected and "Result" in bases
         hint = "; results are compared by compare_curves" if wants_model else ""
-        return f"{self._called(args)}: {name}{unfit.path}{came}; expected {unfit.expected}{hint}"
-
-
-def _is_result(value: Any) -> bool:
-    return "Result" in [base.__name__ for base in type(value).__mro__]
+        return f"{self._called(args)}: {name}{unfit.path}{value}; expected {unfit.expected}{hint}"
 
 
 def _check_of(hint: Any) -> Check | None:
@@ -396,11 +393,11 @@ def _check_of_one(hint: Any) -> Check:
         return _check_of_literal(get_args(hint), expected)
     sized = hasattr(hint, "dim_str")  # jaxtyping's
     protocol = getattr(hint, "_is_protocol", False)
-    met: set[Any] = set() if protocol or sized else {hint}
+    fitting: set[Any] = set() if protocol or sized else {hint}
     """Types whose values fit, each. To ask a protocol, Python 3.11 reads all its properties."""
 
     def check(value: Any) -> Any:
-        if type(value) in met:
+        if type(value) in fitting:
             return value
         if sized:
             _check_values(value, expected)
@@ -409,7 +406,7 @@ def _check_of_one(hint: Any) -> Check:
             also = ", of the sizes of the other arguments" if sizes else ""
             raise _Unfit(value, expected + also, nearly=sizes)
         if protocol:
-            met.add(type(value))
+            fitting.add(type(value))
         return value
 
     return check

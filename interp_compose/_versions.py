@@ -35,14 +35,14 @@ def gathered_versions(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     Where all agree, theirs. Else what differs is "mixed: " and every version there is, "unknown"
     among them where a run does not say, and ``"runs"`` holds each run's own by its name.
     """
-    names = list(dict.fromkeys(name for own in runs.values() for name in own))
-    found: dict[str, Any] = {}
+    names = list(dict.fromkeys(name for versions in runs.values() for name in versions))
+    gathered: dict[str, Any] = {}
     for name in names:
-        there = sorted({str(own.get(name, "unknown")) for own in runs.values()})
-        found[name] = there[0] if len(there) == 1 else f"mixed: {', '.join(there)}"
-    if any(dict(own) != found for own in runs.values()):
-        found["runs"] = {name: dict(own) for name, own in runs.items()}
-    return found
+        distinct = sorted({str(versions.get(name, "unknown")) for versions in runs.values()})
+        gathered[name] = distinct[0] if len(distinct) == 1 else f"mixed: {', '.join(distinct)}"
+    if any(dict(versions) != gathered for versions in runs.values()):
+        gathered["runs"] = {name: dict(versions) for name, versions in runs.items()}
+    return gathered
 
 
 def mixed_versions(versions: Mapping[str, Any]) -> str:

@@ -75,9 +75,9 @@ def labelled(curves: Mapping[str, R] | Sequence[R]) -> dict[str, R]:
                 for i in same:
                     value = values[i]
                     shown = " ".join(map(str, value)) if isinstance(value, list) else value
-                    told = (shown or "own examples") if key == "task" else f"{key} {shown}"
-                    told = f"weights {str(value)[:6]}" if key == TELLING[0] else told
-                    names[i] = f"{name}, {told}"
+                    note = (shown or "own examples") if key == "task" else f"{key} {shown}"
+                    note = f"weights {str(value)[:6]}" if key == TELLING[0] else note
+                    names[i] = f"{name}, {note}"
     return {
         name if names.count(name) == 1 else f"{name} ({names[: i + 1].count(name)})": curve
         for i, (name, curve) in enumerate(zip(names, curves, strict=True))
@@ -93,7 +93,7 @@ def drawn(examples: Sequence[T], limit: int | None, seed: int = 0) -> tuple[T, .
     return tuple(examples[i] for i in sorted(chosen))
 
 
-def drawn_told(limit: int | None, seed: int = 0, *, n: int | None = None) -> str:
+def sample_note(limit: int | None, seed: int = 0, *, n: int | None = None) -> str:
     """Like ", 20 of 285, drawn at random with seed 0", behind a name, of ``n`` examples or of each
     split; an empty text of all of them."""
     if limit is None or (n is not None and limit >= n):

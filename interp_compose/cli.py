@@ -208,7 +208,7 @@ def _name_of(command: Any) -> str:
     kind = type(command)
     every = {**COMMANDS, **ON_RESULTS}.items()
     place = kind.__module__.removeprefix("interp_compose."), kind.__name__
-    return next(name for name, (at, own) in every if (f"{at}.options", own) == place)
+    return next(name for name, (folder, cls) in every if (f"{folder}.options", cls) == place)
 
 
 def _wrap_help(command: type) -> None:
@@ -218,26 +218,26 @@ def _wrap_help(command: type) -> None:
     modules = [vars(sys.modules[base.__module__]) for base in command.__mro__]
     for kind in {id(one): one for module in modules for one in module.values()}.values():
         if isinstance(kind, type) and is_dataclass(kind):
-            about = descriptions(kind)
+            help_texts = descriptions(kind)
             for each in fields(kind):
-                each.metadata = MappingProxyType({"help": about.get(each.name) or None})
+                each.metadata = MappingProxyType({"help": help_texts.get(each.name) or None})
 
 
 def _lists(argv: Sequence[str]) -> list[str]:
     """Lists as their options read them: those by commas may be given by blanks, and vice versa."""
-    found: list[str] = []
+    words: list[str] = []
     option = ""
     for word in argv:
         if word.startswith("--"):
             option = word
         elif option in BY_BLANKS and "," in word:
-            found += filter(None, word.split(","))
+            words += filter(None, word.split(","))
             continue
-        elif option in BY_COMMAS and not found[-1].startswith("-") and not word.startswith("-"):
-            found[-1] += f",{word}"
+        elif option in BY_COMMAS and not words[-1].startswith("-") and not word.startswith("-"):
+            words[-1] += f",{word}"
             continue
-        found.append(word)
-    return found
+        words.append(word)
+    return words
 
 
 def _of_a_task(options: Sequence[str]) -> list[str]:

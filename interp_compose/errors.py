@@ -62,14 +62,14 @@ def warn(message: str) -> None:
     callers = list(_callers(sys._getframe(1)))
     outside = [at for at in callers if not at.f_code.co_filename.startswith(_OWN_CODE)] or callers
     users = [at for at in outside if not at.f_code.co_filename.startswith(_INSTALLED)] or outside
-    at = users[0]
+    frame = users[0]
     warnings.warn_explicit(
         message,
         UserWarning,
-        at.f_code.co_filename,
-        at.f_lineno,
-        module=at.f_globals.get("__name__"),
-        registry=at.f_globals.setdefault("__warningregistry__", {}),
+        frame.f_code.co_filename,
+        frame.f_lineno,
+        module=frame.f_globals.get("__name__"),
+        registry=frame.f_globals.setdefault("__warningregistry__", {}),
     )
 
 

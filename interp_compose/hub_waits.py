@@ -15,16 +15,16 @@ AGAIN: Final = ("Retrying in ", "Rate limited. ")
 @contextmanager
 def told_once() -> Iterator[None]:
     """One line in the place of huggingface_hub's two for each of its tries."""
-    told = False
+    printed = False
 
     def is_new(record: logging.LogRecord) -> bool:
-        nonlocal told
+        nonlocal printed
         text = record.getMessage()
         if FAILED not in text and not text.startswith(AGAIN):
             return True
-        if told:
+        if printed:
             return False
-        told = True
+        printed = True
         record.msg, record.args = (
             f"The hub does not answer ({text.partition(FAILED)[0]}) and is asked again, up to "
             "five times. HF_HUB_OFFLINE=1 reads the cache alone, at once.",

@@ -26,13 +26,13 @@ def check_device(device: str | int | torch.device) -> None:
     try:
         torch.ones(1, device=device).cpu()
     except (RuntimeError, AssertionError, ImportError) as refusal:
-        there = [
+        devices = [
             f"{torch.accelerator.current_accelerator()}:{i}"
             for i in range(torch.accelerator.device_count())
         ]
         raise DeviceError(
             f"device {str(device)!r} cannot be used by this PyTorch ({torch.__version__}) on this "
-            f"machine ({first_line(refusal, 50)}): expected one of {', '.join(['cpu', *there])}"
+            f"machine ({first_line(refusal, 50)}): expected one of {', '.join(['cpu', *devices])}"
         ) from refusal
 
 
@@ -74,8 +74,8 @@ def cosines(
     the cosine 0 with everything, itself included, and the gradient 0. To be called under
     :func:`full_precision`.
     """
-    seen = resid.masked_fill(~valid.unsqueeze(-1), 0)
-    unit: Tensor = _Unit.apply(seen.flatten(0, 1))  # layer·batch pos d_model
+    vectors = resid.masked_fill(~valid.unsqueeze(-1), 0)
+    unit: Tensor = _Unit.apply(vectors.flatten(0, 1))  # layer·batch pos d_model
     products: Tensor = torch.bmm(unit, unit.transpose(1, 2))
     return products.view(resid.shape[:3] + valid.shape[1:])
 
@@ -149,9 +149,9 @@ def pad_left(
     width = max(map(len, ids))
     tokens = np.zeros((len(ids), width), dtype=np.int64)
     mask, marks = np.zeros_like(tokens), np.zeros_like(tokens)
-    for row, (own, mark) in enumerate(zip(ids, special, strict=True)):
-        at = slice(width - len(own), width)
-        tokens[row, at], mask[row, at], marks[row, at] = own, 1, mark
+    for row, (row_ids, mark) in enumerate(zip(ids, special, strict=True)):
+        columns = slice(width - len(row_ids), width)
+        tokens[row, columns], mask[row, columns], marks[row, columns] = row_ids, 1, mark
     return torch.from_numpy(tokens), torch.from_numpy(mask), torch.from_numpy(marks)
 
 

@@ -6,7 +6,7 @@ Axis names, used in every ``Float[Tensor, "…"]`` annotation:
 batch      examples of one call
 pos        token positions, specials and padding included
 group      positions of a pooled sequence, one for each word or phrase
-stream     examples × protocols × start layers in one call of a block
+stream     examples × poolings × start layers in one call of a block
 layer      transformer blocks
 d_model    width of the residual stream
 d_vocab    entries of the unembedding

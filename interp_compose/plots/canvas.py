@@ -84,16 +84,16 @@ def head_of(title: str, subtitle: str, width: float) -> Head:
 def lines_of(text: str, most: int, *, even: bool = False) -> list[str]:
     """A text in lines of so many characters, broken neither before a per cent sign nor in short
     parentheses; ``even``: of a centred text, the longest line is as short as may be."""
-    kept = TOGETHER.sub(lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
+    kept = TOGETHER.sub(lambda match: match[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
     lines = textwrap.wrap(kept, most)
     if even and len(lines) > 1:
         word = min(max(map(len, kept.split(" "))), most)
         narrower = (textwrap.wrap(kept, k) for k in range(word, most + 1))
-        lines = next(found for found in narrower if len(found) == len(lines))
+        lines = next(tried for tried in narrower if len(tried) == len(lines))
     return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
 
 
-def said(text: str) -> str:
+def literal(text: str) -> str:
     """Any text as a part of a format string, on one line that is not too long."""
     line = " ".join(short(text, LONGEST_HOVER).split())
     return line.replace("{", "{{").replace("}", "}}")

@@ -121,14 +121,14 @@ class Chart:
     categories: Sequence[str] = ()
 
     @property
-    def told(self) -> str:
+    def subheading(self) -> str:
         """The subtitle, and which intervals are drawn where not all are."""
         names = (panel.only.label.split(":")[0] for panel in self.panels if panel.only is not None)
         alone = " and ".join(dict.fromkeys(names))
         if not alone:
             return self.subtitle
-        told, n = BANDS.subn(lambda _: f"band of {alone}:", self.subtitle, count=1)
-        return told if n else subtitle_of(self.subtitle, f"band of {alone} alone")
+        subtitle, n = BANDS.subn(lambda _: f"band of {alone}:", self.subtitle, count=1)
+        return subtitle if n else subtitle_of(self.subtitle, f"band of {alone} alone")
 
     @property
     def label_length(self) -> int:
@@ -155,7 +155,7 @@ class Chart:
         if self.categories:
             return [(float(i), name) for i, name in enumerate(self.categories)]
         if not self.x_notes:
-            return [(x, _number(x)) for x in self.x_ticks]
+            return [(x, f"{x:,g}" if abs(x) < 1e6 else f"{x:g}") for x in self.x_ticks]
         return [(x, f"{x:g}\n{note}") for x, note in zip(self.x_ticks, self.x_notes, strict=True)]
 
     @property
@@ -207,9 +207,9 @@ class Chart:
         return spread(ends, share * (top - bottom), bottom, top)
 
 
-def subtitle_of(*told: str) -> str:
+def subtitle_of(*parts: str) -> str:
     """A subtitle of several parts; those that are empty are left out."""
-    return " · ".join(filter(None, told))
+    return " · ".join(filter(None, parts))
 
 
 def answers_note(config: Mapping[str, Any]) -> list[str]:
@@ -268,16 +268,12 @@ def short_each(
     alike: dict[str, list[str]] = {}
     for text, one in dict(zip(texts, cuts, strict=True)).items():
         alike.setdefault(one, []).append(text)
-    found = []
+    labels = []
     for text, one in zip(texts, cuts, strict=True):
         number = f" ({alike[one].index(text) + 1})"
         several = len(alike[one]) > 1
-        found.append(short(text, max(longest - len(number), 3)) + number if several else one)
-    return found
-
-
-def _number(value: float) -> str:
-    return f"{value:,g}" if abs(value) < 1e6 else f"{value:g}"
+        labels.append(short(text, max(longest - len(number), 3)) + number if several else one)
+    return labels
 
 
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:

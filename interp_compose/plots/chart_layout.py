@@ -14,7 +14,7 @@ from interp_compose.plots.canvas import (
     head_of,
     legend_is_beside,
     lines_of,
-    said,
+    literal,
 )
 from interp_compose.plots.chart import BAR_STEP, Chart, Panel, short_each
 from interp_compose.plots.panels import Panels, above, below, in_rows, per_row_of
@@ -52,20 +52,21 @@ VALUE: Final = re.compile(r" [0-9.]+%$")
 KEY: Final = 30.0  # from a legend's sample to its name
 
 
-def scene_of(chart: Chart, asked: float | None) -> Scene:
+def scene_of(chart: Chart, fixed_width: float | None) -> Scene:
     """Panels in rows of three or, where a width is asked for, in as many rows as they need; names
     beside the last one, or, where they leave it no room, in a legend below."""
     n = len(chart.panels)
     usual = per_row_of(n, IN_A_ROW)
-    width = WIDTH + MORE * (usual - 1) if asked is None else asked
-    head = head_of(chart.title, chart.told, width)
+    width = WIDTH + MORE * (usual - 1) if fixed_width is None else fixed_width
+    head = head_of(chart.title, chart.subheading, width)
     # where the last row is not full, labels stand in what it leaves blank
-    right = EDGE if asked is None and n % usual else 35 + 8.3 * chart.label_length
-    room = _room(chart, width - right, asked)
-    beside = asked is None or (room.per_row == n and legend_is_beside(n * room.across, asked))
+    right = EDGE if fixed_width is None and n % usual else 35 + 8.3 * chart.label_length
+    room = _room(chart, width - right, fixed_width)
+    one_row = fixed_width is None or room.per_row == n
+    beside = one_row and legend_is_beside(n * room.across, fixed_width)
     if not beside:
         right = EDGE
-        room = _room(chart, width - right, asked)
+        room = _room(chart, width - right, fixed_width)
     left, across, per_row, high, y_title = room
     more_lines = LINE * (len(y_title) - 1)  # which may narrow a panel further
     check_room(left - more_lines + right + _least(chart), width, "this chart")
@@ -118,18 +119,18 @@ class _PanelRoom(NamedTuple):
     y_title: list[str]
 
 
-def _room(chart: Chart, end: float, asked: float | None) -> _PanelRoom:
+def _room(chart: Chart, end: float, fixed_width: float | None) -> _PanelRoom:
     """Panels from their titles' left to ``end``."""
     n = len(chart.panels)
     left = 74.0 if chart.y_is_share else 87.0
     high = HEIGHTS[1] - 19.0 * any(panel.title for panel in chart.panels)
     most = IN_A_ROW
-    if asked is not None:
+    if fixed_width is not None:
         left = min(left, 80.0)
         most = max(int((end - left + GAP) / (_least(chart) + GAP)), 1)
     per_row = per_row_of(n, most)
     across = (end - left - (per_row - 1) * GAP) / per_row
-    if asked is not None:
+    if fixed_width is not None:
         high = min(max(FLATNESS * across, HEIGHTS[0]), HEIGHTS[1])
     y_title = lines_of(chart.y_title, int(1.15 * high / TITLE), even=True)
     more = LINE * (len(y_title) - 1)
@@ -159,7 +160,7 @@ def _legend(chart: Chart, width: float, top: float) -> list[Key]:
 
 def _x_axis(chart: Chart, across: float, turned: bool) -> Axis:
     most = min(16, max(2, int(across / 24)))
-    name = said(chart.x_name or ("depth" if chart.x_is_share else "layer"))
+    name = literal(chart.x_name or ("depth" if chart.x_is_share else "layer"))
     hover = name + (" {x:.0%}" if chart.x_is_share else " {x}")
     if chart.categories:
         hover = ""  # the text under the tick, by itself
@@ -204,17 +205,17 @@ def _items(chart: Chart, panel: Panel, across: float) -> list[Item]:
         if len(xs) > 1:
             ends = [((x, a), (x, b)) for x, a, b in zip(xs, line.low, line.high, strict=True)]
             items.append(Strokes(ends, line.style.colour, 1.3))
-    how = ".1%" if chart.y_is_share else ".3f"
-    says = f"{{y:{how}}}  [{{0:{how}}}, {{1:{how}}}]  n = {{2}}"
+    spec = ".1%" if chart.y_is_share else ".3f"
+    says = f"{{y:{spec}}}  [{{0:{spec}}}, {{1:{spec}}}]  n = {{2}}"
     for line in panel.lines:
         rows = [list(row) for row in zip(line.low, line.high, line.n, strict=True)]
         ends_of = (line.low, line.high) if len(line.x) == 1 else None
         hover = Hover(says, rows, among=True)
         items.append(Curve(line.label, line.style, line.x, line.y, hover, ends_of))
-    at = [] if chart.has_one_layer else sorted({x for line in panel.lines for x in line.x})
+    places = [] if chart.has_one_layer else sorted({x for line in panel.lines for x in line.x})
     for level in panel.levels:
-        name = VALUE.sub("", level.label) if at else ""
-        items.append(Rule(level.y, level.style, level.band, name, at, f"{{y:{how}}}"))
+        name = VALUE.sub("", level.label) if places else ""
+        items.append(Rule(level.y, level.style, level.band, name, places, f"{{y:{spec}}}"))
     return items
 
 

@@ -51,21 +51,22 @@ def picture_bytes(figure: ChartFigure, kind: str = "png", *, width: Width | None
         InputError: the figure was edited in a way that a picture cannot follow; plotly copied it,
             and it no longer knows what it shows; or there is no room for it in this width.
     """
-    asked = pixels(width)
-    chart, edited = as_edited(figure)
-    dpi = PRINT_DPI if kind == "png" and asked is not None else DPI
-    wanted = edited if asked is None else asked
-    return picture(_filling(chart, wanted) if wanted else scene_of(chart), kind, dpi=dpi)
+    print_width = pixels(width)
+    chart, edited_width = as_edited(figure)
+    dpi = PRINT_DPI if kind == "png" and print_width is not None else DPI
+    pixels_across = edited_width if print_width is None else print_width
+    scene = _filling(chart, pixels_across) if pixels_across else scene_of(chart)
+    return picture(scene, kind, dpi=dpi)
 
 
-def _filling(described: Described, asked: float) -> Scene:
-    """Laid out so wide that it is as wide as asked, and no wider, once its blank margin is cut."""
-    scene = scene_of(described, asked)
-    blank = asked - drawn_width(scene)
+def _filling(described: Described, width: float) -> Scene:
+    """Laid out so wide that it has this width, and no more, once its blank margin is cut."""
+    scene = scene_of(described, width)
+    blank = width - drawn_width(scene)
     if blank <= NEARLY:
         return scene
-    wider = scene_of(described, asked + blank - NEARLY)
-    return wider if drawn_width(wider) <= asked - NEARLY / 2 else scene
+    wider = scene_of(described, width + blank - NEARLY)
+    return wider if drawn_width(wider) <= width - NEARLY / 2 else scene
 
 
 def save(figure: ChartFigure, path: str | os.PathLike[str], width: Width | None) -> Path:

@@ -23,8 +23,8 @@ GREY_MEANS: Final = f"grey: {NOT_MEASURED}"
 
 def with_notes(subtitle: str, *notes: str) -> str:
     """A subtitle, short enough for the picture, and behind it the notes that are not empty."""
-    told = subtitle_of(*notes)
-    return subtitle_of(short(subtitle, LONGEST - len(told) - 3 * bool(told)), told)
+    note = subtitle_of(*notes)
+    return subtitle_of(short(subtitle, LONGEST - len(note) - 3 * bool(note)), note)
 
 
 def is_measured(value: float | None) -> TypeGuard[float]:

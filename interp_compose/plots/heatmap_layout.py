@@ -21,7 +21,7 @@ from interp_compose.plots.canvas import (
     check_room,
     head_of,
     legend_is_beside,
-    said,
+    literal,
 )
 from interp_compose.plots.chart import short, short_each
 from interp_compose.plots.heatmap import LONGEST_ROW, HeatMap
@@ -76,10 +76,10 @@ class _Sizes(NamedTuple):
     numbers: bool
 
 
-def scene_of(heatmap: HeatMap, asked: float | None) -> Scene:
+def scene_of(heatmap: HeatMap, fixed_width: float | None) -> Scene:
     """Room for every label; cells within limits; numbers where they can be read. The colour bar is
     right of the cells or, where that leaves them no room, below."""
-    canvas = WIDTH if asked is None else asked
+    canvas = WIDTH if fixed_width is None else fixed_width
     n_rows, n_columns = len(heatmap.rows), len(heatmap.columns)
     bubbles = isinstance(heatmap, Bubbles)
     row = _between(USUAL_HEIGHT / n_rows, *(BUBBLE_ROWS if bubbles else ROW_HEIGHTS))
@@ -93,10 +93,10 @@ def scene_of(heatmap: HeatMap, asked: float | None) -> Scene:
     bar_title = _wrapped(heatmap.value_name, height + BEYOND * (not bubbles))
     right = bar_room(scale, len(bar_title))
     longest_row = min(_longest(heatmap.row_labels), LONGEST_ROW)
-    beside = legend_is_beside(canvas - right - TITLE - CHARACTER * longest_row - 16, asked)
+    beside = legend_is_beside(canvas - right - TITLE - CHARACTER * longest_row - 16, fixed_width)
     right = right if beside else max(MARGIN, CHARACTER * _longest_tick(scale) / 2 + 4)
     least = min(LEAST_COLUMN * n_columns, MOST_CELLS * canvas)
-    least = max(LEAST_CELLS, least if asked is None else min(widest, PLOT * canvas))
+    least = max(LEAST_CELLS, least if fixed_width is None else min(widest, PLOT * canvas))
     longest_row = int((canvas - right - least - TITLE - 16) / CHARACTER)
     n_lines = 1 if beside else int(row / LINE)
     rows = short_each(
@@ -133,7 +133,7 @@ def scene_of(heatmap: HeatMap, asked: float | None) -> Scene:
     if scale.ticks and not beside:
         bar_title, bar_top = _wrapped(heatmap.value_name, wide - 12), top + height + bottom
         bottom += BAR + LINE * (len(bar_title) + 1) + 12
-    is_full = width == most or asked is not None  # maps of few columns are narrower
+    is_full = width == most or fixed_width is not None  # maps of few columns are narrower
     needed = max(left + width + right, head.width, *(key.end for key in keys))
     columns = _ticks(heatmap.column_labels, LINE if turned else CHARACTER * longest + 6, column)
     x_title = short(heatmap.x_title, int(wide / CHARACTER))
@@ -181,12 +181,12 @@ def _longest_tick(scale: Scale) -> int:
     return _longest([text for _, text in scale.ticks])
 
 
-def _ticks(labels: Sequence[str], needed: float, there: float) -> list[tuple[float, str]]:
+def _ticks(labels: Sequence[str], needed: float, room: float) -> list[tuple[float, str]]:
     """Place and text of every label, or of every second, fifth, tenth, …: the first with which they
     have the room they need."""
     powers = (1, 10, 100, 1000, 10_000, 100_000, 1_000_000)
     steps = (digit * power for power in powers for digit in (1, 2, 5))
-    step = next(step for step in steps if step * there >= needed)
+    step = next(step for step in steps if step * room >= needed)
     return [(float(k), text) for k, text in enumerate(labels)][::step]
 
 
@@ -200,9 +200,9 @@ def _cells(heatmap: HeatMap, scale: Scale, sizes: _Sizes) -> list[Item]:
         grey = np.where(np.isnan(values), 0.0, np.nan)
         ends = [((j - 0.5, i + 0.5), (j + 0.5, i - 0.5)) for i, j in heatmap.gaps]
         items += [Cells(grey, None, sizes.gap), Strokes(ends, STROKE)]
-    told = [[_told(heatmap, i, j) for j in range(len(heatmap.columns))]
-            for i in range(len(heatmap.rows))]  # fmt: skip
-    hover = Hover(_says(heatmap), told)
+    n_rows, n_columns = values.shape
+    rows = [[_hover_row(heatmap, i, j) for j in range(n_columns)] for i in range(n_rows)]
+    hover = Hover(_hover_format(heatmap), rows)
     items.append(Cells(values, scale, sizes.gap, hover=hover, says_gaps=True))
     ink = {(i, j): scale.ink(value) for i, j, value in heatmap.measured}
     # a mark is in the middle of its cell, or beside the number, in the upper right corner
@@ -216,8 +216,8 @@ def _cells(heatmap: HeatMap, scale: Scale, sizes: _Sizes) -> list[Item]:
             clear[cell].append(around(right, -up, sizes.dot, sizes.dot))
     strokes = hatching(clear, sizes.width, sizes.height, sizes.gap / 2)
     for colour in (BLACK, WHITE):
-        own = [stroke for cell, some in strokes.items() if ink[cell] == colour for stroke in some]
-        items += [Strokes(own, colour, opacity=OPACITY)] if own else []
+        ends = [stroke for cell, some in strokes.items() if ink[cell] == colour for stroke in some]
+        items += [Strokes(ends, colour, opacity=OPACITY)] if ends else []
     for colour in (BLACK, WHITE) if sizes.numbers else ():
         cells = [cell for cell in ink if ink[cell] == colour]
         texts = [heatmap.text(i, j) for i, j in cells]
@@ -234,16 +234,16 @@ def _cells(heatmap: HeatMap, scale: Scale, sizes: _Sizes) -> list[Item]:
 def _bubbles(bubbles: HeatMap, scale: Scale, cell: float) -> list[Item]:
     """A circle for each number, a cross where there is none."""
     assert isinstance(bubbles, Bubbles)
-    diameters, says = bubbles.diameters(cell), _says(bubbles)
+    diameters, says = bubbles.diameters(cell), _hover_format(bubbles)
     items: list[Item] = []
     if bubbles.measured:
         cells = [(i, j) for i, j, _ in bubbles.measured]
         sizes = [diameters[bubbles.sizes[i][j]] for i, j in cells]
         places = [scale.place(value) for _, _, value in bubbles.measured]
-        hover = Hover(says, [_told(bubbles, i, j) for i, j in cells])
+        hover = Hover(says, [_hover_row(bubbles, i, j) for i, j in cells])
         items.append(Marks(*_middles(cells), sizes, values=places, edge=EDGE, hover=hover))
     if bubbles.gaps:
-        hover = Hover(says, [_told(bubbles, i, j) for i, j in bubbles.gaps])
+        hover = Hover(says, [_hover_row(bubbles, i, j) for i, j in bubbles.gaps])
         items.append(Marks(*_middles(bubbles.gaps), 8.0, "x-thin", STROKE, hover=hover))
     return items
 
@@ -253,21 +253,21 @@ def _middles(cells: Sequence[tuple[int, int]]) -> tuple[list[float], list[float]
     return [float(j) for _, j in cells], [float(i) for i, _ in cells]
 
 
-def _says(heatmap: HeatMap) -> str:
+def _hover_format(heatmap: HeatMap) -> str:
     names = (heatmap.y_title, heatmap.x_title, heatmap.value_name)
-    lines = [f"{said(name)}: " * bool(name) + f"{{{k}}}" for k, name in enumerate(names)]
+    lines = [f"{literal(name)}: " * bool(name) + f"{{{k}}}" for k, name in enumerate(names)]
     return "\n".join(lines) + "{3}" * bool(heatmap.hover)
 
 
-def _told(heatmap: HeatMap, i: int, j: int) -> list[str]:
+def _hover_row(heatmap: HeatMap, i: int, j: int) -> list[str]:
     """A cell's row, column and number, and the line added to them."""
     more = heatmap.hover[i][j] if heatmap.hover else ""
     row, column, extra = (
         " ".join(short(text, LONGEST_HOVER).split())
         for text in (heatmap.rows[i], heatmap.columns[j], more)
     )
-    told = [row, column, heatmap.text(i, j), "\n" + extra if more else ""]
-    return told[: 3 + bool(heatmap.hover)]
+    texts = [row, column, heatmap.text(i, j), "\n" + extra if more else ""]
+    return texts[: 3 + bool(heatmap.hover)]
 
 
 def _fitted(label: str, longest: int, n_lines: int) -> str:

@@ -59,21 +59,21 @@ class ImageGrid:
             raise InputError(f"images have the shapes {sorted(shapes)}; expected one for all")
 
 
-def scene_of(grid: ImageGrid, asked: float | None) -> Scene:
+def scene_of(grid: ImageGrid, fixed_width: float | None) -> Scene:
     """Cells as large as the width lets them be, each with its image, which says on hover what it
     is; names above the columns and left of the rows."""
     n_rows, n = len(grid.rows), len(grid.columns)
-    most = LONGEST if asked is None else min(int(MOST_LEFT * asked / CHARACTER), LONGEST)
-    row_names = short_each(grid.rows, most)
+    room = LONGEST if fixed_width is None else int(MOST_LEFT * fixed_width / CHARACTER)
+    row_names = short_each(grid.rows, min(room, LONGEST))
     left = MARGIN + CHARACTER * max(map(len, row_names)) + GAP
-    across = ((asked or WIDTH) - left - MARGIN - (n - 1) * GAP) / n
-    across = min(max(across, NARROWEST if asked is None else LEAST), WIDEST)
+    across = ((fixed_width or WIDTH) - left - MARGIN - (n - 1) * GAP) / n
+    across = min(max(across, NARROWEST if fixed_width is None else LEAST), WIDEST)
     y, x, _ = grid.images[0][0].shape
     high = across * y / x
     needed = left + n * (across + GAP) - GAP + MARGIN
-    if asked is not None:
-        check_room(needed, asked, "these images")
-    width = asked or max(WIDTH, needed)
+    if fixed_width is not None:
+        check_room(needed, fixed_width, "these images")
+    width = fixed_width or max(WIDTH, needed)
     head = head_of(grid.title, grid.subtitle, width)
     top = TOP + NAMES + head.more
     panels = Panels(n_rows * n, n, (left, top), (across, high), (across + GAP, high + GAP))
@@ -89,7 +89,7 @@ def scene_of(grid: ImageGrid, asked: float | None) -> Scene:
         texts.append((name, -GAP, k * (high + GAP) + high / 2, "right"))
 
     images = [image for row in grid.images for image in row]
-    told = [[" ".join(text.split())] for row in grid.hover for text in row]
+    hover_rows = [[" ".join(text.split())] for row in grid.hover for text in row]
     middles = [(x + across / 2, y + high / 2) for x, y, *_ in panels.boxes]
     marks = Marks(
         [x for x, _ in middles],
@@ -97,7 +97,7 @@ def scene_of(grid: ImageGrid, asked: float | None) -> Scene:
         0.6 * high,
         "square",
         opacity=0.0,
-        hover=Hover("{0}", told),
+        hover=Hover("{0}", hover_rows),
     )
     axes = Axes(
         (left, top, right - left, bottom - top),

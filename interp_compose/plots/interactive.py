@@ -20,7 +20,7 @@ from interp_compose.errors import InputError
 from interp_compose.notebook import in_notebook
 from interp_compose.plots.canvas import MARGIN, Width
 from interp_compose.plots.describe import Described, in_short, scene_of
-from interp_compose.plots.heatmap_scale import GREY, Scale
+from interp_compose.plots.heatmap_scale import GREY
 from interp_compose.plots.scene import (
     Axis,
     Band,
@@ -230,10 +230,10 @@ def draw(described: Described) -> ChartFigure:
     traces: list[Any] = []
     for k, axes in enumerate(scene.axes):
         number = "" if k == 0 else str(k + 1)
-        own = [trace for item in axes.items for trace in _traces(scene, item)]
+        drawn = [trace for item in axes.items for trace in _traces(scene, item)]
         nothing = go.Scatter(x=[None], y=[None], showlegend=False)  # else plotly draws no axes
         traces += [
-            one.update(xaxis=f"x{number}", yaxis=f"y{number}") for one in own or [nothing]
+            one.update(xaxis=f"x{number}", yaxis=f"y{number}") for one in drawn or [nothing]
         ]  # fmt: skip
         _dress(figure, scene, k, number)
     traces += [_key(scene, k) for k, key in enumerate(scene.keys) if not key.line]
@@ -282,11 +282,11 @@ def draw(described: Described) -> ChartFigure:
 def _template(hover: Hover) -> str:
     """plotly's own form of a hover's format string."""
     parts = []
-    for literal, field, how, _ in string.Formatter().parse(hover.says):
+    for literal, field, spec, _ in string.Formatter().parse(hover.says):
         parts.append(_escaped(literal))
         if field is not None:
             name = f"customdata[{field}]" if field.isdigit() else field
-            parts.append(f"%{{{name}{':' * bool(how)}{how}}}")
+            parts.append(f"%{{{name}{':' * bool(spec)}{spec}}}")
     return "".join(parts) + "<extra></extra>" * (not hover.among)
 
 
@@ -324,9 +324,9 @@ def _traces(scene: Scene, item: Item) -> list[Any]:
             ]
         case Rule() if item.name:
             line = {"color": item.style.colour, "width": 0}
-            how = _hover(Hover(item.says, among=True))
-            at = {"x": list(item.at), "y": [item.y] * len(item.at)}
-            return [go.Scatter(**at, name=harmless(item.name), mode="lines", line=line, **how)]
+            hover = _hover(Hover(item.says, among=True))
+            xy = {"x": list(item.at), "y": [item.y] * len(item.at)}
+            return [go.Scatter(**xy, name=harmless(item.name), mode="lines", line=line, **hover)]
         case Strokes() if item.ends:
             return [
                 go.Scatter(
@@ -467,22 +467,22 @@ def _share(start: float, length: float, whole: float) -> tuple[float, float]:
 
 
 def _axis(axis: Axis, length: float) -> dict[str, Any]:
-    found: dict[str, Any] = {"range": (axis.low, axis.high), "showticklabels": axis.labels}
+    options: dict[str, Any] = {"range": (axis.low, axis.high), "showticklabels": axis.labels}
     if axis.title:
-        found["title_text"] = _lines(axis.title)
+        options["title_text"] = _lines(axis.title)
     if axis.size != 12:
-        found["tickfont_size"] = round(axis.size)
+        options["tickfont_size"] = round(axis.size)
     if axis.ticks is not None:
         texts = [_lines(text.split("\n")) for _, text in axis.ticks]
         ticks = {"tickvals": [place for place, _ in axis.ticks], "ticktext": texts}
-        return found | {"tickmode": "array", "tickangle": -90 if axis.turned else 0} | ticks
+        return options | {"tickmode": "array", "tickangle": -90 if axis.turned else 0} | ticks
     if axis.is_share:
-        return found | {"tickformat": "~%", "nticks": axis.most + 1}
+        return options | {"tickformat": "~%", "nticks": axis.most + 1}
     if axis.whole:
         step = {"dtick": _step((axis.high - axis.low) / axis.most)}
-        return found | (step if axis.labels else {"hoverformat": ".0f"})
+        return options | (step if axis.labels else {"hoverformat": ".0f"})
     powers = {"exponentformat": "e"} if axis.is_scientific else {}
-    return found | {"nticks": axis.most + (not powers)} | powers
+    return options | {"nticks": axis.most + (not powers)} | powers
 
 
 def _step(least: float) -> int:
@@ -578,11 +578,6 @@ def _shapes(scene: Scene) -> list[dict[str, Any]]:
     return shapes
 
 
-def _stops(scale: Scale) -> list[list[float | str]]:
-    last = len(scale.stops) - 1
-    return [[k / last, stop] for k, stop in enumerate(scale.stops)]
-
-
 def _colours(scene: Scene) -> dict[str, Any]:
     """The scale, and its bar right of all panels, level with their middle."""
     assert scene.bar is not None
@@ -590,7 +585,7 @@ def _colours(scene: Scene) -> dict[str, Any]:
     return {
         "cmin": scale.low,
         "cmax": scale.high,
-        "colorscale": _stops(scale),
+        "colorscale": [[k / (len(scale.stops) - 1), stop] for k, stop in enumerate(scale.stops)],
         "colorbar": {
             "x": 1.0,
             "xpad": 14,

@@ -99,8 +99,7 @@ class MatrixGrid:
     def panel_name(self, row: int, column: int) -> str:
         """Its two titles, each after what it is a title of."""
         titles = ((self.y_title, self.rows[row]), (self.x_title, self.columns[column]))
-        told = [f"{what} {title}".strip() for what, title in titles if title]
-        return " · ".join(told)
+        return " · ".join(f"{axis} {title}".strip() for axis, title in titles if title)
 
 
 def _check(panel: MatrixPanel, who: str) -> None:

@@ -17,7 +17,7 @@ from interp_compose.plots.canvas import (
     check_room,
     head_of,
     legend_is_beside,
-    said,
+    literal,
 )
 from interp_compose.plots.chart import short, short_each
 from interp_compose.plots.heatmap import NOT_MEASURED
@@ -64,20 +64,20 @@ class _Room(NamedTuple):
     beside: bool  # the colour bar stands right of them
 
 
-def scene_of(grid: MatrixGrid, asked: float | None, *, light: bool = False) -> Scene:
+def scene_of(grid: MatrixGrid, fixed_width: float | None, *, light: bool = False) -> Scene:
     """Panels as large as the usual width, or the one that is asked for, lets them be; names where
     each row has the room; titles of rows and columns.
 
     ``light``: numbers have three digits, and of matrices that together would make a figure heavy
     every second, third, … row and column is kept, which the subtitle says.
     """
-    usual = WIDTH if asked is None else asked
+    usual = WIDTH if fixed_width is None else fixed_width
     head = head_of(grid.title, grid.subheading(), usual)
     above = TOP + head.more - SUBTITLE * (not grid.subheading())
-    room = _room(grid, above, True, asked)
+    room = _room(grid, above, True, fixed_width)
     sizes = [_size(panel) for panel in grid.flat_panels if _names(panel)]
     if not sizes or room.side / max(sizes) < NAME_ROOM:
-        room = _room(grid, above, False, asked)
+        room = _room(grid, above, False, fixed_width)
     n_rows, n_columns = len(grid.rows), len(grid.columns)
     side, gap = room.side, room.gap
     high = n_rows * side + (n_rows - 1) * gap[1]
@@ -88,8 +88,8 @@ def scene_of(grid: MatrixGrid, asked: float | None, *, light: bool = False) -> S
     end = top + high + max(room.names + room.text + 8, beyond + 12, MARGIN)
     content = room.left + n_columns * side + (n_columns - 1) * gap[0] + room.right
     width = max(content, min(head.width, usual), min(NARROWEST, usual))
-    if asked is not None:
-        check_room(width, asked, "this grid")
+    if fixed_width is not None:
+        check_room(width, fixed_width, "this grid")
     step = thinning(grid) if light else 1
     if step > 1:
         head = head_of(grid.title, grid.subheading(f"1 row in {step} is drawn"), width)
@@ -110,9 +110,9 @@ def scene_of(grid: MatrixGrid, asked: float | None, *, light: bool = False) -> S
     )
 
 
-def _room(grid: MatrixGrid, above: float, named: bool, asked: float | None) -> _Room:
+def _room(grid: MatrixGrid, above: float, named: bool, fixed_width: float | None) -> _Room:
     """``above``: title and subtitle; ``named``: rows have their names."""
-    usual, widest = (WIDTH, WIDEST) if asked is None else (asked, asked)
+    usual, widest = (WIDTH, WIDEST) if fixed_width is None else (fixed_width, fixed_width)
     n_rows, n_columns = len(grid.rows), len(grid.columns)
     longest = max(_longest(_names(panel)) for panel in grid.flat_panels)
     names = NAME * min(longest, LONGEST_NAME) + NAME_GAP if named and longest else 0.0
@@ -122,7 +122,8 @@ def _room(grid: MatrixGrid, above: float, named: bool, asked: float | None) -> _
     top = above + TITLE * bool(grid.x_title) + TITLE * any(grid.columns)
     right = bar_room(SCALE, 1)
     panels = usual - left - right - (n_columns - 1) * (GAP + names)
-    beside = legend_is_beside(panels, asked) and (asked is None or panels >= n_columns * PANEL[0])
+    beside = fixed_width is None or panels >= n_columns * PANEL[0]
+    beside = beside and legend_is_beside(panels, fixed_width)
     right = right if beside else MARGIN
 
     def fit(lines: int) -> _Room:
@@ -204,7 +205,7 @@ def _axes(grid: MatrixGrid, k: int, box: Box, named: bool, step: int, light: boo
     panel, side = grid.flat_panels[k], box[2]
     n = _size(panel)
     low, high = -0.5, n - 0.5
-    name = said(grid.panel_name(*divmod(k, len(grid.columns))))
+    name = literal(grid.panel_name(*divmod(k, len(grid.columns))))
     head = [name] if name else []
     if panel is None:
         hover = Hover("\n".join([*head, NOT_MEASURED]))
@@ -216,7 +217,7 @@ def _axes(grid: MatrixGrid, k: int, box: Box, named: bool, step: int, light: boo
         values = panel.values[::step, ::step].astype(float)
         values = np.round(values, 3) + 0.0 if light else values  # no −0
         place = "{y}\n{x}" if panel.names else "row {y}, column {x}"
-        value = f"{said(grid.value_name)}: {{z:.3f}}"
+        value = f"{literal(grid.value_name)}: {{z:.3f}}"
         hover = Hover("\n".join([*head, place, value]))
         items = [Cells(values, SCALE, start=(step - 1) / 2, step=float(step), hover=hover)]
         edges = _edges(panel, side)

@@ -69,10 +69,10 @@ def in_rows(
 ) -> list[tuple[float, int]]:
     """Where each of several things begins, and in which row, side by side between two edges;
     ``first``: what the first row leaves blank."""
-    x, row, found = left + first, 0, []
+    x, row, places = left + first, 0, []
     for width in widths:
         if x > left and x + width > right:
             x, row = left, row + 1
-        found.append((x, row))
+        places.append((x, row))
         x += width + gap
-    return found
+    return places

@@ -78,9 +78,9 @@ class ScatterPanel:
     def heading(self) -> str:
         """The title, and how many points are missing from a panel that shows others."""
         missing = sum(len(group.x) for group in self.groups) - self.n_measured
-        told = f"{missing} not measured" if missing and self.n_measured else ""
-        name = short(self.title, LONGEST_TITLE - len(told))
-        return " · ".join(part for part in (name, told) if part)
+        note = f"{missing} not measured" if missing and self.n_measured else ""
+        name = short(self.title, LONGEST_TITLE - len(note))
+        return " · ".join(part for part in (name, note) if part)
 
     @property
     def point(self) -> float:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from interp_compose.plots.canvas import SMALLEST, WIDTH, check_room, head_of, legend_is_beside, said
+from interp_compose.plots.canvas import (
+    SMALLEST,
+    WIDTH,
+    check_room,
+    head_of,
+    legend_is_beside,
+    literal,
+)
 from interp_compose.plots.chart import short, short_each
 from interp_compose.plots.heatmap import NOT_MEASURED, with_notes
 from interp_compose.plots.panels import Panels, above, below, in_rows, per_row_of
@@ -30,15 +37,15 @@ DOT: Final = 3.0  # the diameter of a point whose text has no room
 DOTS_MEAN: Final = "dots: points whose text has no room"
 
 
-def scene_of(scatter: Scatter, asked: float | None) -> Scene:
+def scene_of(scatter: Scatter, fixed_width: float | None) -> Scene:
     """Panels fill the usual width, and from three on the figure grows; where a width is asked for,
     they stand in as many rows as they need. The legend is right of them or, where that leaves no
     room, below."""
-    usual, n = asked is None, len(scatter.panels)
+    usual, n = fixed_width is None, len(scatter.panels)
     names = short_each(list(scatter.legend), LONGEST_NAME)
     wide = KEY + CHARACTER * max(map(len, names)) if names else 0.0
-    width = WIDTH if asked is None else asked
-    beside = legend_is_beside(width - LEFT - MARGIN - wide, asked)
+    width = WIDTH if fixed_width is None else fixed_width
+    beside = legend_is_beside(width - LEFT - MARGIN - wide, fixed_width)
     right = MARGIN + wide * beside
     room = width - LEFT - right
     per_row = per_row_of(n, n if usual else max(int((room + GAP) / (LEAST + GAP)), 1))
@@ -100,12 +107,13 @@ def _axes(
     shown: list[list[bool]],
 ) -> Axes:
     """``shown``: of each group, whether a point has room for its text."""
-    there = bool(panel.n_measured)
-    how: dict[str, Any] = {"ticks": None if there else (), "labels": there, "is_scientific": True}
+    has_points = bool(panel.n_measured)
+    look: dict[str, Any] = {"ticks": None if has_points else (), "labels": has_points}
+    look["is_scientific"] = True
     return Axes(
         box,
-        Axis(*panel.x_range, most=max(2, min(5, int(box[2] / 45))), **how),
-        Axis(*panel.y_range, list(filter(None, title)), most=6, **how),
+        Axis(*panel.x_range, most=max(2, min(5, int(box[2] / 45))), **look),
+        Axis(*panel.y_range, list(filter(None, title)), most=6, **look),
         [
             item
             for group, has_room in zip(panel.groups, shown, strict=True)
@@ -119,23 +127,23 @@ def _with_room(panel: ScatterPanel, across: float, high: float) -> list[list[boo
     (left, right), (low, top) = panel.x_range, panel.y_range
     wide, line = TEXT
     placed: list[tuple[float, float, float]] = []  # the middle, and half of the width
-    found = []
+    have_room = []
     for group in panel.groups:
-        own = []
+        group_has_room = []
         for x, y, text in group.measured:
             x, y = across * (x - left) / (right - left), high * (y - low) / (top - low)
             half = wide * len(text) / 2
             free = all(abs(x - a) > half + b or abs(y - c) > line for a, c, b in placed)
-            own.append(bool(text) and free)
-            placed += [(x, y, half)] if own[-1] else []
-        found.append(own)
-    return found
+            group_has_room.append(bool(text) and free)
+            placed += [(x, y, half)] if group_has_room[-1] else []
+        have_room.append(group_has_room)
+    return have_room
 
 
 def _points(group: Group, shown: Sequence[bool], panel: ScatterPanel) -> list[Item]:
     """The group's markers, its texts, and a dot where a text has no room; five digits, so that a
     figure stays small."""
-    name = said(group.name)
+    name = literal(group.name)
     where = "({x:.3g}, {y:.3g})"
     kinds: dict[str, list[tuple[float, float, str]]] = {"marker": [], "dot": [], "text": []}
     for (x, y, text), is_shown in zip(group.measured, shown, strict=True):

@@ -89,7 +89,7 @@ def picture(scene: Scene, kind: str, *, dpi: int = DPI) -> bytes:
 
     What is blank right of what is drawn and below it is cut off.
     """
-    with _own_settings():
+    with _our_settings():
         figure = painted(scene, dpi)
         buffer = io.BytesIO()
         figure.savefig(buffer, format=kind, metadata=UNDATED[kind], bbox_inches=_cropped(figure))
@@ -98,7 +98,7 @@ def picture(scene: Scene, kind: str, *, dpi: int = DPI) -> bytes:
 
 
 @contextmanager
-def _own_settings() -> Iterator[None]:
+def _our_settings() -> Iterator[None]:
     """Whatever settings matplotlib has, those of these pictures."""
     with mpl.rc_context():
         mpl.rcdefaults()
@@ -108,7 +108,7 @@ def _own_settings() -> Iterator[None]:
 
 def drawn_width(scene: Scene) -> float:
     """Pixels across that are left once what is blank at the right is cut off."""
-    with _own_settings():
+    with _our_settings():
         return float(_cropped(painted(scene)).width) * PIXELS
 
 
@@ -137,8 +137,8 @@ def painted(scene: Scene, dpi: int = DPI) -> Figure:
     for text in scene.texts:
         place = _place(scene, text.panel, text.share, text.dx, text.dy)
         down = {"middle": "center"}.get(text.down, text.down)
-        how: dict[str, Any] = {"ha": text.across, "va": down, "rotation": 90 * text.turned}
-        _write(figure, scene, place, text.text, text.size, text.colour, **how)
+        look: dict[str, Any] = {"ha": text.across, "va": down, "rotation": 90 * text.turned}
+        _write(figure, scene, place, text.text, text.size, text.colour, **look)
     return figure
 
 
@@ -172,10 +172,10 @@ def _write(
     text: str,
     size: float,
     colour: str,
-    **how: Any,
+    **look: Any,
 ) -> None:
     x, y = place[0] / scene.width, 1 - place[1] / scene.height
-    figure.text(x, y, drawable(text), size=size * POINT, **how, **plain(colour))
+    figure.text(x, y, drawable(text), size=size * POINT, **look, **plain(colour))
 
 
 def _add(figure: Figure, scene: Scene, x: float, y: float, width: float, height: float) -> Drawn:
@@ -202,34 +202,34 @@ def _panel(figure: Figure, scene: Scene, axes: Axes) -> Drawn:
         drawn.set_facecolor(axes.paper)
     drawn.set_axisbelow(True)
     length = 3.5 if axes.look == "open" else 0.0
-    for of, axis in ((drawn.xaxis, axes.x), (drawn.yaxis, axes.y)):
-        of.set_tick_params(
+    for side, axis in ((drawn.xaxis, axes.x), (drawn.yaxis, axes.y)):
+        side.set_tick_params(
             color=EDGE, labelcolor=INK, labelsize=axis.size * POINT, labelfontfamily=FAMILY,
             length=length, pad=3.5 if axes.look != "frame" else 3.0,
         )  # fmt: skip
-        _ticks(of, axis)
+        _ticks(side, axis)
     return drawn
 
 
-def _ticks(of: XAxis | YAxis, axis: Axis) -> None:
+def _ticks(side: XAxis | YAxis, axis: Axis) -> None:
     if axis.ticks is not None:
         ticks = axis.ticks if axis.labels else ()
         texts = [drawable(text) for _, text in ticks]
-        of.set_ticks([at for at, _ in ticks], texts, parse_math=False)
-        of.set_tick_params(rotation=90 if axis.turned else 0)
+        side.set_ticks([at for at, _ in ticks], texts, parse_math=False)
+        side.set_tick_params(rotation=90 if axis.turned else 0)
     elif axis.whole:
-        of.set_major_locator(MaxNLocator(axis.most, integer=True, min_n_ticks=1))
+        side.set_major_locator(MaxNLocator(axis.most, integer=True, min_n_ticks=1))
     else:
-        of.set_major_locator(MaxNLocator(axis.most, steps=[1, 2, 5, 10]))
+        side.set_major_locator(MaxNLocator(axis.most, steps=[1, 2, 5, 10]))
     if axis.is_share:
-        of.set_major_formatter(_per_cent)
+        side.set_major_formatter(_per_cent)
     elif axis.is_scientific and axis.ticks is None:
-        of.set_major_formatter(_with_power)
+        side.set_major_formatter(_with_power)
     if not axis.labels:
-        of.set_tick_params(labelleft=False, labelbottom=False)
+        side.set_tick_params(labelleft=False, labelbottom=False)
     if axis.title:
         title = drawable("\n".join(axis.title))
-        of.set_label_text(title, size=13.7 * POINT, **plain(INK))
+        side.set_label_text(title, size=13.7 * POINT, **plain(INK))
 
 
 def _per_cent(share: float, _: object = None) -> str:
@@ -246,7 +246,6 @@ def _with_power(value: float, _: object = None) -> str:
 
 
 def _draw(drawn: Drawn, scene: Scene, item: Item) -> None:
-    """One primitive."""
     look: dict[str, Any]
     match item:
         case Band():

@@ -74,7 +74,8 @@ def top_pair(
     last = min(rows, cols) + 1
     growth_needed, largest = -math.inf, 0.0
     if start is None:
-        start = _random(A)
+        generator = torch.Generator().manual_seed(0)
+        start = torch.randn(cols, generator=generator).to(device=A.device, dtype=A.dtype)
         # P(|c| < ε) ≈ ε √(2 cols / π) for a random unit start. At the chance allowed: log 1/ε.
         growth_needed = math.log(math.sqrt(2 * cols / math.pi) / MISS_CHANCE)
     basis = A.new_empty(min(last, 64) + 1, cols)  # [step col], Lanczos vectors
@@ -83,16 +84,16 @@ def top_pair(
     for k in range(1, last + 1):
         if k == len(basis):
             basis = torch.cat([basis, torch.empty_like(basis)])  # room for twice as many
-        known = basis[:k]
+        vectors = basis[:k]
         # 1. w = Aᵀ A v_k, less its part along v_k: α_k v_k.
-        w = _normal_product(A, known[-1])
-        alpha = known[-1] @ w
-        w -= alpha * known[-1]
+        w = _normal_product(A, vectors[-1])
+        alpha = vectors[-1] @ w
+        w -= alpha * vectors[-1]
         # 2. Less its parts along all vectors so far. In exact arithmetic only the previous one's is
         # left. Twice, since little may be left of w where singular values are nearly equal, and
         # then rounding is much of it.
-        w -= known.mT @ (known @ w)
-        w -= known.mT @ (known @ w)
+        w -= vectors.mT @ (vectors @ w)
+        w -= vectors.mT @ (vectors @ w)
         # 3. β_k = ‖w‖, v_{k+1} = w / β_k: one more row of the tridiagonal matrix VᵀAᵀA V.
         beta = w.norm()
         largest = max(largest, float(alpha))
@@ -114,7 +115,7 @@ def top_pair(
         if converged or beta == 0:
             break
     # 5. Back from the Lanczos vectors: v = V s, u = A v / ‖A v‖.
-    right = known.mT @ torch.tensor(vector, dtype=A.dtype, device=A.device)
+    right = vectors.mT @ torch.tensor(vector, dtype=A.dtype, device=A.device)
     right /= right.norm()
     left = torch.mv(A, right)
     value = float(left.norm())  # never above σ₁, whatever rounding did to θ
@@ -125,11 +126,6 @@ def top_pair(
             "Pass the matrix in float64."
         )
     return TopPair(value, left / value, right, k)
-
-
-def _random(A: Float[Tensor, "row col"]) -> Float[Tensor, "col"]:
-    generator = torch.Generator().manual_seed(0)
-    return torch.randn(A.shape[1], generator=generator).to(device=A.device, dtype=A.dtype)
 
 
 def _normal_product(A: Float[Tensor, "row col"], v: Float[Tensor, "col"]) -> Float[Tensor, "col"]:

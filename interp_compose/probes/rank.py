@@ -156,9 +156,9 @@ def _each(
     dtype = wide_enough(A.dtype)
     batch, matrix = A.shape[:-2], A.shape[-2:]
     flat = A.reshape(math.prod(batch), *matrix)  # [n row col]
-    some = flat if len(flat) else flat.new_ones(1, *matrix)  # for the shape of the result
+    at_least_one = flat if len(flat) else flat.new_ones(1, *matrix)  # for the shape of the result
     with full_precision(A):
-        parts = some.split(max(1, entries // matrix.numel()))
+        parts = at_least_one.split(max(1, entries // matrix.numel()))
         values = torch.cat([work(part.to(dtype)) for part in parts])[: len(flat)]
     return values.reshape((*batch, *values.shape[1:]))  # [*batch ...]
 

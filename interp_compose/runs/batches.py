@@ -29,7 +29,7 @@ class BatchStore(NumberedFiles):
         InputError, CorruptFileError: as :meth:`.NumberedFiles.claim`.
     """
 
-    what = "batches"
+    kind = "batches"
     pattern = "*.parquet"
 
     def __init__(

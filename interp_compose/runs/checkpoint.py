@@ -41,7 +41,7 @@ class Checkpoint:
 class CheckpointFolder(NumberedFiles):
     """The checkpoints of one run, numbered by their steps: see :class:`.NumberedFiles`."""
 
-    what = "checkpoints"
+    kind = "checkpoints"
     pattern = "step_*.safetensors"
 
     def save(self, step: int, tensors: Mapping[str, Tensor], note: Mapping[str, Any]) -> Path:
@@ -59,9 +59,9 @@ class CheckpointFolder(NumberedFiles):
         path, _ = write_safetensors(
             {**tensors, **noted}, self.folder, partial(self.name_of, step), salt=self.salt(step)
         )
-        others = [(at, other) for at, other in self.files() if other != path]
-        earlier = [other for at, other in others if at < step]
-        later = [other for at, other in others if at >= step]
+        others = [(number, other) for number, other in self.files() if other != path]
+        earlier = [other for number, other in others if number < step]
+        later = [other for number, other in others if number >= step]
         for old in [*earlier[: 1 - KEPT], *later]:
             remove(old)
         return path
@@ -77,22 +77,22 @@ class CheckpointFolder(NumberedFiles):
                 whose they are.
             InputError: they belong to another run; the message says what differs.
         """
-        found = self.files()
-        if found:
+        files = self.files()
+        if files:
             self.check()
-        for at in reversed(range(len(found))):
-            step, path = found[at]
+        for index in reversed(range(len(files))):
+            step, path = files[index]
             if self.is_whole(step, path):
-                for _, old in found[: max(0, at + 1 - KEPT)]:
+                for _, old in files[: max(0, index + 1 - KEPT)]:
                     remove(old)
                 return _read(step, path)
             warn(
                 f"{path} was truncated, altered or renamed after it was written; going back to the "
                 "checkpoint before it",
             )
-        if found:
+        if files:
             raise CorruptFileError(
-                f"all {len(found)} checkpoints in {self.folder} are truncated, altered or renamed; "
+                f"all {len(files)} checkpoints in {self.folder} are truncated, altered or renamed; "
                 "delete the folder to train from the start"
             )
         return None
@@ -115,8 +115,8 @@ def checkpoints_together(folders: Sequence[Path]) -> CheckpointFolder:
     They are those of these runs and these versions of packages alone: a run that was stopped and is
     trained together with other runs then begins anew.
     """
-    about = {"folders": [folder.name for folder in folders], "versions": environment_versions()}
-    return CheckpointFolder(folders[0] / TOGETHER / hashed(about), about)
+    fingerprint = {"folders": [one.name for one in folders], "versions": environment_versions()}
+    return CheckpointFolder(folders[0] / TOGETHER / hashed(fingerprint), fingerprint)
 
 
 def clear_together(folders: Sequence[Path]) -> None:

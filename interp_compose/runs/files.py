@@ -323,12 +323,12 @@ def json_value(text: str | bytes) -> Any:
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    value = dict(pairs)
+    if len(value) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
         raise ValueError(f"the key {twice[:60]!r} is there more than once")
-    return found
+    return value
 
 
 def plain_json(value: Mapping[str, Any], what: str) -> dict[str, Any]:
@@ -336,9 +336,9 @@ def plain_json(value: Mapping[str, Any], what: str) -> dict[str, Any]:
     try:
         return json.loads(json.dumps(value, allow_nan=False))  # type: ignore[no-any-return]
     except (TypeError, ValueError, RecursionError) as error:
-        told = repr(dict(value))
+        shown = repr(dict(value))
         raise InputError(
-            f"{what} {told if len(told) <= 120 else told[:117] + '...'} cannot be kept as JSON "
+            f"{what} {shown if len(shown) <= 120 else shown[:117] + '...'} cannot be kept as JSON "
             f"({error}); use strings, finite numbers, booleans, None, lists and dictionaries, e.g. "
             "str(path) for a path"
         ) from error

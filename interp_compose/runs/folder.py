@@ -71,14 +71,14 @@ def resolve(work: str) -> Callable[..., object]:
             "import, such as 'my_package.my_module:my_function'"
         )
     try:
-        found = getattr(import_module(module), name)
+        function = getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise InputError(
             f"work={work!r} cannot be imported ({error}); expected 'module:function'"
         ) from error
-    if not callable(found):
-        raise InputError(f"work={work!r} is {found!r}; expected a function")
-    return found  # type: ignore[no-any-return]
+    if not callable(function):
+        raise InputError(f"work={work!r} is {function!r}; expected a function")
+    return function  # type: ignore[no-any-return]
 
 
 def hashed(value: Any) -> str:
@@ -164,15 +164,15 @@ class Run:
                 return None
             for inside in [self.folder, *filter(Path.is_dir, self.folder.rglob("*"))]:
                 remove_stale(inside)
-            about = {**self.about, "versions": environment_versions()}
-            atomic_write(self.folder / CONFIG, json_bytes(about))
+            metadata = {**self.metadata, "versions": environment_versions()}
+            atomic_write(self.folder / CONFIG, json_bytes(metadata))
         except BaseException:
             claim.release()
             raise
         return claim
 
     @property
-    def about(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """What its folder says of it, besides the versions."""
         return {"format": FORMAT, "work": self.work, "config": self.config}
 
@@ -186,19 +186,19 @@ class Run:
         if damage:
             return damage
         try:
-            about = read_json(self.folder / CONFIG, ("config",)) if CONFIG in vouched else {}
+            metadata = read_json(self.folder / CONFIG, ("config",)) if CONFIG in vouched else {}
         except CorruptFileError:
-            about = {}
-        if {key: about.get(key) for key in self.about} != plain_json(self.about, "config"):
+            metadata = {}
+        if {key: metadata.get(key) for key in self.metadata} != plain_json(self.metadata, "config"):
             return f"{self.folder} holds another run, put there"
         return ""
 
     def files(self) -> dict[str, Path]:
         """The files that DONE vouches for, by their names within the folder."""
-        found = {path.relative_to(self.folder).as_posix(): path for path in self.folder.rglob("*")}
+        paths = {path.relative_to(self.folder).as_posix(): path for path in self.folder.rglob("*")}
         return {
             name: path
-            for name, path in sorted(found.items())
+            for name, path in sorted(paths.items())
             if path.is_file() and name not in NOT_VOUCHED
         }
 
@@ -206,10 +206,10 @@ class Run:
 def versions_of(folder: Path) -> dict[str, str]:
     """Of the packages that a run was done with; empty where its folder does not say."""
     try:
-        found: dict[str, str] = read_json(folder / CONFIG, ("config",)).get("versions", {})
+        versions: dict[str, str] = read_json(folder / CONFIG, ("config",)).get("versions", {})
     except (FileNotFoundError, CorruptFileError):
         return {}
-    return found
+    return versions
 
 
 @dataclass
@@ -222,8 +222,8 @@ class Claim:
     def finish(self, seconds: float) -> None:
         """Write DONE: from here on the run is never done again."""
         files = digests_of(self.run.folder, self.run.files())
-        about = {"format": FORMAT, "seconds": seconds, "files": files}
-        atomic_write(self.run.folder / DONE, json_bytes(about))
+        summary = {"format": FORMAT, "seconds": seconds, "files": files}
+        atomic_write(self.run.folder / DONE, json_bytes(summary))
 
     def fail(self, why: str) -> None:
         """Write FAILED, with the traceback or whatever else there is to say."""
@@ -285,19 +285,19 @@ def read_sweep(out: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        about: dict[str, Any] = read_json(path, ("format", "work", "configs"))
+        sweep: dict[str, Any] = read_json(path, ("format", "work", "configs"))
     except CorruptFileError as broken:
         raise CorruptFileError(
             f"{path} is truncated or was altered after it was written; delete this one file and "
             "run the sweep again: finished runs stay"
         ) from broken
-    if about["format"] != FORMAT:
+    if sweep["format"] != FORMAT:
         raise InputError(
-            f"{out} holds a sweep in the format {about['format']!r}, not {FORMAT!r}: it is read by "
+            f"{out} holds a sweep in the format {sweep['format']!r}, not {FORMAT!r}: it is read by "
             "the releases of interp_compose before 0.1.0 alone. Go on with one of them, or choose "
             "another folder"
         )
-    return about
+    return sweep
 
 
 def register(out: Path, plan: SweepPlan) -> None:
@@ -311,16 +311,16 @@ def register(out: Path, plan: SweepPlan) -> None:
     with locked(out, wait=REGISTERING):
         remove_stale(out)
         remove_stale(out / "plans")
-        about = read_sweep(out)
-        if about is not None and about["work"] != plan.work:
+        sweep = read_sweep(out)
+        if sweep is not None and sweep["work"] != plan.work:
             raise InputError(
-                f"{out} holds a sweep of {about['work']!r}, not of {plan.work!r}; choose another "
+                f"{out} holds a sweep of {sweep['work']!r}, not of {plan.work!r}; choose another "
                 "folder"
             )
-        known: list[Mapping[str, Any]] = [] if about is None else about["configs"]
+        known: list[Mapping[str, Any]] = [] if sweep is None else sweep["configs"]
         seen = {hashed(config) for config in known}
         new = [config for config in plan.configs if hashed(config) not in seen]
-        if new or about is None:
+        if new or sweep is None:
             value = {"format": FORMAT, "work": plan.work, "configs": [*known, *new]}
             atomic_write(out / SWEEP, json_bytes(value))
         atomic_write(plan.file(out), json_bytes(asdict(plan)))

@@ -32,7 +32,7 @@ class NumberedFiles:
     was renamed to another number does not match its name.
     """
 
-    what: ClassVar[str]
+    kind: ClassVar[str]
     """Its pieces, in a message."""
     pattern: ClassVar[str]
     """Of their names: a prefix, and the kind of file."""
@@ -68,7 +68,7 @@ class NumberedFiles:
         if not path.exists():
             if self.files():
                 raise CorruptFileError(
-                    f"{path} is missing, so the {self.what} in this folder cannot be matched to "
+                    f"{path} is missing, so the {self.kind} in this folder cannot be matched to "
                     "a run (releases before 0.1.0 wrote none for checkpoints); delete the "
                     "folder to start afresh"
                 )
@@ -76,7 +76,7 @@ class NumberedFiles:
         theirs = read_signed(path)
         if theirs != self.fingerprint:
             raise InputError(
-                f"{self.folder} holds {self.what} of a different run: "
+                f"{self.folder} holds {self.kind} of a different run: "
                 f"{differences(theirs, self.fingerprint)}. Run with the earlier settings to resume "
                 "it, choose another folder, or delete this one to start afresh (on the command "
                 "line: --overwrite)"

@@ -129,16 +129,16 @@ class Result:
         """
         folder = Path(folder)
         _, contents = _read_checked(folder)
-        about = json.loads(contents[RESULT])
-        if cls is not Result and about["study"] != cls.__name__:
+        record = json.loads(contents[RESULT])
+        if cls is not Result and record["study"] != cls.__name__:
             raise InputError(
-                f"{folder} holds a result of the class {about['study']}, not {cls.__name__}; load "
+                f"{folder} holds a result of the class {record['study']}, not {cls.__name__}; load "
                 "it with ic.load_result"
             )
-        frames = {name: read_parquet(contents[f"{name}.parquet"]) for name in about["frames"]}
-        return cls(config=about["config"], frames=frames, versions=about["versions"])
+        frames = {name: read_parquet(contents[f"{name}.parquet"]) for name in record["frames"]}
+        return cls(config=record["config"], frames=frames, versions=record["versions"])
 
-    def _about(self) -> dict[str, Any]:
+    def _record(self) -> dict[str, Any]:
         """What ``result.json`` holds."""
         return {
             "study": type(self).__name__,
@@ -149,7 +149,7 @@ class Result:
 
     def _files(self) -> dict[str, bytes]:
         """File name -> content, of everything but the manifest."""
-        files = {RESULT: json_bytes(self._about())}
+        files = {RESULT: json_bytes(self._record())}
         for name, frame in self.frames.items():
             files[f"{name}.parquet"] = parquet_bytes(name, frame)
             files[f"{name}.csv"] = _csv_bytes(frame)
@@ -288,9 +288,9 @@ def _identity(files: Mapping[str, bytes]) -> str:
     Versions are left out (the same numbers on another machine are the same result), and so is
     Parquet, whose bytes depend on the library that wrote them; the CSVs hold the same numbers.
     """
-    about = json.loads(files[RESULT])
-    numbers = {name: hashlib.sha256(files[f"{name}.csv"]).hexdigest() for name in about["frames"]}
-    return digest_of([about["study"], about["config"], numbers])
+    record = json.loads(files[RESULT])
+    numbers = {name: hashlib.sha256(files[f"{name}.csv"]).hexdigest() for name in record["frames"]}
+    return digest_of([record["study"], record["config"], numbers])
 
 
 def _stored_identity(folder: Path) -> str | None:

@@ -42,8 +42,8 @@ class Cluster:
                 "submitit is not installed; get it with: pip install 'interp-compose[sweeps]', or "
                 "choose where='workers'"
             ) from error
-        given = dict(options)
-        name = given.pop("cluster", "slurm")
+        settings = dict(options)
+        name = settings.pop("cluster", "slurm")
         executors = {"slurm": submitit.SlurmExecutor, "local": submitit.LocalExecutor}
         if name not in executors:
             raise OptionError(f"slurm['cluster']={name!r}: expected one of {', '.join(executors)}")
@@ -51,7 +51,7 @@ class Cluster:
         folder = make_folder(out / "jobs")
         try:
             self._executor: Any = executors[name](folder)
-            self._executor.update_parameters(**given)
+            self._executor.update_parameters(**settings)
         except (RuntimeError, TypeError, ValueError) as error:
             raise OptionError(
                 f"slurm={dict(options)!r} was refused by submitit's {name} executor: {error}"

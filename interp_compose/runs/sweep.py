@@ -123,10 +123,10 @@ def sweep_status(out: str | os.PathLike[str]) -> pd.DataFrame:
         CorruptFileError: its ``sweep.json`` was damaged.
     """
     out = Path(out).absolute()
-    about = read_sweep(out)
-    if about is None:
+    record = read_sweep(out)
+    if record is None:
         raise MissingDataError(f"{out / SWEEP} is missing; expected the folder of a sweep")
-    runs = SweepPlan(about["work"], about["configs"]).runs(out)
+    runs = SweepPlan(record["work"], record["configs"]).runs(out)
     rows = [
         {"index": index, "hash": run.name, "state": _state(run), "seconds": run.seconds}
         | {f"config.{k}" if k in OWN_COLUMNS else k: value for k, value in run.config.items()}

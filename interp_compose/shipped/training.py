@@ -58,11 +58,11 @@ class NextTokenOfLines:
     ) -> tuple[Tensor, Sequence[Tensor]]:
         tokens, targets = batch
         hidden = model.transformer(tokens).last_hidden_state[:, :-1]
-        wanted = targets[:, 1:]
-        chosen = wanted != IGNORED
+        expected = targets[:, 1:]
+        chosen = expected != IGNORED
         logits = model.lm_head(hidden[chosen])
         smoothing = self.label_smoothing
-        return cross_entropy(logits, wanted[chosen], label_smoothing=smoothing) * shares[0], []
+        return cross_entropy(logits, expected[chosen], label_smoothing=smoothing) * shares[0], []
 
     def row(self, sums: Mapping[str, float], n: int) -> HistoryRow:
         return {}
@@ -143,6 +143,6 @@ def accuracy(model: Any, rows: Sequence[Row], batch_size: int = 256) -> float:
         tokens = torch.tensor([ids + [0] * (width - len(ids)) for ids in chosen])
         last = torch.tensor([len(ids) - 2 for ids in chosen])
         hidden = model.transformer(tokens).last_hidden_state[torch.arange(len(chosen)), last]
-        wanted = torch.tensor([ids[-1] for ids in chosen])
-        right += int((model.lm_head(hidden).argmax(-1) == wanted).sum())
+        expected = torch.tensor([ids[-1] for ids in chosen])
+        right += int((model.lm_head(hidden).argmax(-1) == expected).sum())
     return right / len(rows)

@@ -356,5 +356,5 @@ def told_apart(
     Metrics of ranks see whole steps, so that what differs by rounding alone is a tie; Pearson's r,
     which weighs differences by their size, sees the cosines as they are.
     """
-    seen = cosines if metric == "pearson" else np.round(cosines / step) * step
-    return np.where(np.ptp(cosines, axis=0) > step, seen, 1.0)
+    values = cosines if metric == "pearson" else np.round(cosines / step) * step
+    return np.where(np.ptp(cosines, axis=0) > step, values, 1.0)

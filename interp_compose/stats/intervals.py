@@ -1,7 +1,7 @@
 """Confidence intervals of accuracies.
 
 - :func:`wilson_interval` for one proportion: ``n`` independent examples, right or wrong;
-- :func:`share_interval` for a mean of several outcomes per example (one per protocol), which
+- :func:`share_interval` for a mean of several outcomes per example (one per pooling), which
   are not independent of each other: whole examples are drawn (:func:`bootstrap_interval`).
 """
 

@@ -82,10 +82,10 @@ def load_text(
         raise OptionError(f"held_out={held_out!r}: expected a share between 0 and 1, such as 0.05")
     source = Path(source)
     files = text_files(source)
-    found = list(read_documents(source, documents))
-    different = {plain_of(document): document for document in reversed(found)}
+    every = list(read_documents(source, documents))
+    different = {plain_of(document): document for document in reversed(every)}
     if len(different) < 2:
-        times = f" ({len(found)} times)" if len(found) > 1 else ""
+        times = f" ({len(every)} times)" if len(every) > 1 else ""
         raise InputError(
             f"{source} holds one document{times} with documents={documents!r}, which cannot be "
             "split; expected two or more different ones (separated by blank lines, or by files)"
@@ -94,7 +94,7 @@ def load_text(
     n = min(max(1, round(held_out * len(ordered))), len(ordered) - 1)
     parts = {"train": tuple(ordered[n:]), "held_out": tuple(ordered[:n])}
     report: dict[str, int | str | float] = {"files": len(files), "documents": documents}
-    report["left_out_as_repeated"] = len(found) - len(ordered)
+    report["left_out_as_repeated"] = len(every) - len(ordered)
     for part, texts in parts.items():
         report[f"{part}_documents"] = len(texts)
         report[f"{part}_bytes"] = n_bytes(texts)
@@ -127,17 +127,17 @@ def text_files(source: Path) -> list[Path]:
         return [source]
     if not source.is_dir():
         raise MissingDataError(f"there is no {source}; expected a text file, or a folder of them")
-    found = [
+    files = [
         path
         for path in source.rglob("*")
         if path.name.lower().endswith(SUFFIXES) and path.name[0] != "." and path.is_file()
     ]
-    if not found:
+    if not files:
         raise MissingDataError(
             f"the folder {source} holds no text file; expected names that end in "
             f"{' or '.join(SUFFIXES)}"
         )
-    return sorted(found)
+    return sorted(files)
 
 
 def _documents(path: Path, documents: Documents) -> Iterator[str]:

@@ -40,8 +40,8 @@ def load_pairs(name: str | Path, *, data_dir: str | Path | None = None) -> PairT
         task: PairTask = row.load(data_dir=data_dir)
         return task
     if not name.endswith(FILE_KINDS):
-        said = f"pair task {name!r} is"
-        raise unknown_task(said, name, names_of("pairs"), PAIR_KEYS, "similarity_curve", FILE_KINDS)
+        subject, known = f"pair task {name!r} is", names_of("pairs")
+        raise unknown_task(subject, name, known, PAIR_KEYS, "similarity_curve", FILE_KINDS)
     if data_dir is not None:
         raise OptionError(
             f"the file {name!r} needs no data_dir; leave {str(data_dir)!r} out, and give the "

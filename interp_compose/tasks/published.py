@@ -41,10 +41,10 @@ def rows_sha256(rows: Iterable[object]) -> str:
 
 def altered(data: str, parts: Mapping[str, Iterable[object]]) -> str:
     """Names the parts that are not the published ones; an empty text where all are."""
-    found = {part: rows_sha256(parts[part]) for part in PUBLISHED[data] if part in parts}
+    digests = {part: rows_sha256(parts[part]) for part in PUBLISHED[data] if part in parts}
     return ", ".join(
         f"the rows of {part} (SHA-256 {sha256[:8]}…; published {PUBLISHED[data][part][:8]}…)"
-        for part, sha256 in found.items()
+        for part, sha256 in digests.items()
         if sha256 != PUBLISHED[data][part]
     )
 
@@ -53,7 +53,7 @@ def named(
     name: str, data: str, where: object, parts: Mapping[str, Iterable[object]]
 ) -> tuple[str, str]:
     """A task's name and its source, which both say so where rows are not the published ones."""
-    found, source = altered(data, parts), f"{data} in {where}"
+    changes, source = altered(data, parts), f"{data} in {where}"
     unknown = [part for part in parts if part not in PUBLISHED[data]]
     source += f" ({', '.join(unknown)} not compared with the published rows)" if unknown else ""
-    return (f"{name} (altered)", f"{source}, altered: {found}") if found else (name, source)
+    return (f"{name} (altered)", f"{source}, altered: {changes}") if changes else (name, source)

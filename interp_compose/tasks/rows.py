@@ -271,22 +271,22 @@ def mapping_of(row: Any, where: str, expected: str) -> Mapping[str, Any]:
 
 
 def unknown_task(
-    said: str, name: str, known: Sequence[str], keys: Keys, study: str, kinds: Sequence[str]
+    subject: str, name: str, known: Sequence[str], keys: Keys, study: str, kinds: Sequence[str]
 ) -> OptionError:
     """What is said of a name that is none of the ``known`` ones, or of the path of a file that is
     of none of the ``kinds``: how one's own data are loaded.
 
     Args:
-        said: like "task 'x' is".
+        subject: like "task 'x' is".
         study: the call that takes rows of another file, without its data.
     """
     if not (Path(name).suffix or os.path.exists(name)):
         return OptionError(
-            f"{said} unknown; choose one of {', '.join(known)}, or give the path of a "
+            f"{subject} unknown; choose one of {', '.join(known)}, or give the path of a "
             f"{' or '.join(kinds)} file{did_you_mean(name, known)}"
         )
     return OptionError(
-        f"{said} no {' or '.join(kinds)} file, and none of {', '.join(known)}. Rows of your own "
+        f"{subject} no {' or '.join(kinds)} file, and none of {', '.join(known)}. Rows of your own "
         f"have {keys}: save them as {' or '.join(kinds)}, or read the file and pass its rows to "
         f"the study, as ic.{study}(model, pandas.read_csv(…))"
     )

@@ -99,13 +99,13 @@ class SequenceTask(ShownTask):
         for split, pairs in self.splits.items():
             if not pairs:
                 raise InputError(f"the split {split!r} of the task {self.name!r} has no pairs")
-        for split, found in also_in_train(self.splits).items():
-            if self.report.get(f"{split}_also_in_train", 0) != len(found):
+        for split, repeated in also_in_train(self.splits).items():
+            if self.report.get(f"{split}_also_in_train", 0) != len(repeated):
                 raise DataFormatError(
-                    f"{len(found)} of the {len(self.splits[split])} pairs of the split {split!r} "
-                    f"of the task {self.name!r} are in the training split too, such as "
-                    f"{short(found[0].source)}; take them out of one of the two"
-                    if found
+                    f"{len(repeated)} of the {len(self.splits[split])} pairs of the split "
+                    f"{split!r} of the task {self.name!r} are in the training split too, such as "
+                    f"{short(repeated[0].source)}; take them out of one of the two"
+                    if repeated
                     else f"the report of the task {self.name!r} counts pairs of the split "
                     f"{split!r} in the training split; there are none"
                 )
@@ -125,8 +125,8 @@ def also_in_train(
     """For each evaluation split, its pairs whose source has the tokens of one in the training
     split."""
     measured = {split: pairs for split, pairs in splits.items() if split != "train"}
-    asked = {" ".join(pair.source.split()) for pairs in measured.values() for pair in pairs}
-    both = asked.intersection(" ".join(pair.source.split()) for pair in splits["train"])
+    sources = {" ".join(pair.source.split()) for pairs in measured.values() for pair in pairs}
+    both = sources.intersection(" ".join(pair.source.split()) for pair in splits["train"])
     return {
         split: [pair for pair in pairs if both and " ".join(pair.source.split()) in both]
         for split, pairs in measured.items()
@@ -138,30 +138,30 @@ def report_of(
 ) -> dict[str, int | str | float]:
     """The source, the pairs of each split, and of each evaluation split those with a token (on the
     same side) that no training pair has; with ``overlap`` also those in the training split."""
-    found: dict[str, int | str | float] = {"source": source}
-    found.update((f"{split}_all", len(pairs)) for split, pairs in splits.items())
+    report: dict[str, int | str | float] = {"source": source}
+    report.update((f"{split}_all", len(pairs)) for split, pairs in splits.items())
     sources = {token for pair in splits["train"] for token in pair.source.split()}
     targets = {token for pair in splits["train"] for token in pair.target.split()}
     for split, both in also_in_train(splits).items():
-        found[f"{split}_with_unseen_tokens"] = sum(
+        report[f"{split}_with_unseen_tokens"] = sum(
             not sources.issuperset(pair.source.split())
             or not targets.issuperset(pair.target.split())
             for pair in splits[split]
         )
         if overlap:
-            found[f"{split}_also_in_train"] = len(both)
-    return found
+            report[f"{split}_also_in_train"] = len(both)
+    return report
 
 
 def check_counts(
-    data: str, where: object, found: Mapping[str, Sequence[object]], expected: Mapping[str, int]
+    data: str, where: object, parts: Mapping[str, Sequence[object]], expected: Mapping[str, int]
 ) -> None:
     """``DataFormatError`` unless each part of a data set has as many items as are published."""
     for part, number in expected.items():
-        n_found = len(found[part])
-        if n_found != number:
+        n = len(parts[part])
+        if n != number:
             raise DataFormatError(
-                f"{where}: {part} has {n_found} examples, and {data}'s has {number}; the files are "
+                f"{where}: {part} has {n} examples, and {data}'s has {number}; the files are "
                 "incomplete, or those of another data set or version. Get them again"
             )
 

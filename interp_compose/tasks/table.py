@@ -22,7 +22,7 @@ class TaskRow:
         kind: which function loads it, and which studies take it.
         loader: ``"module:function"``, below the package.
         takes: what the loader is given, in this order.
-        about: a sentence for help texts.
+        description: a sentence for help texts.
         others: a regular expression of its other names.
         tokenizer: ``"module:function"`` that gives the tokenizer of models that were trained on it.
     """
@@ -31,7 +31,7 @@ class TaskRow:
     kind: Kind
     loader: str
     takes: tuple[str, ...]
-    about: str
+    description: str
     others: str = ""
     tokenizer: str = ""
 
@@ -88,10 +88,10 @@ TASKS: Final[tuple[TaskRow, ...]] = (
             "phrases of commands, for models that phases or generalise trained"),
     TaskRow("sst", "labelled", f"{CAT}.sst_labelled:sst_labelled", DATA,
             "sentences of the Stanford Sentiment Treebank, negative or positive"),
-    *(TaskRow(name, "labelled", f"{CAT}.glue:glue", NAMED, f"GLUE: {about}")
-      for name, about in GLUE.items()),
-    *(TaskRow(name, "labelled", f"{CAT}.shifted:{loader}", DATA, about)
-      for name, (loader, about) in SHIFTED.items()),
+    *(TaskRow(name, "labelled", f"{CAT}.glue:glue", NAMED, f"GLUE: {description}")
+      for name, description in GLUE.items()),
+    *(TaskRow(name, "labelled", f"{CAT}.shifted:{loader}", DATA, description)
+      for name, (loader, description) in SHIFTED.items()),
     TaskRow("squad", "spans", f"{CAT}.squad:load_squad", DATA, "questions, answered by a span"),
     TaskRow("scan-simple", "sequences", f"{LRF}.scan:scan", (*NAMED, "seed"),
             "SCAN's commands, split at random"),
@@ -140,4 +140,4 @@ def listed(kind: str) -> str:
     rows = [row for row in TASKS if row.kind == kind]
     if len(rows) > MOST_DESCRIBED:
         return ", ".join(row.name for row in rows)
-    return ", ".join(f"{row.name} ({row.about})" for row in rows)
+    return ", ".join(f"{row.name} ({row.description})" for row in rows)

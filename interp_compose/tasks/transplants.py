@@ -182,6 +182,6 @@ def check_pairs(name: str) -> tuple[TransplantPair, ...] | None:
     if name.endswith(".jsonl"):
         return read_transplants(name)
     if row_of("transplants", name) is None:
-        said = f"pairs {name!r} are"
-        raise unknown_task(said, name, names_of("transplants"), KEYS, "transplant", (".jsonl",))
+        subject = f"pairs {name!r} are"
+        raise unknown_task(subject, name, names_of("transplants"), KEYS, "transplant", (".jsonl",))
     return None

@@ -57,9 +57,9 @@ def wordnet_senses(data_dir: str | Path | None = None) -> list[Sense]:
             word, _, rest = key.partition("%")
             counts[word, rest[:1], offset] = int(count)
         return [
-            Sense(word, definition, sum(counts.get((word.lower(), p, at), 0) for p in positions))
+            Sense(word, definition, sum(counts.get((word.lower(), p, start), 0) for p in positions))
             for name, positions in _FILES.items()
-            for word, gloss, at in _synsets(root, name)
+            for word, gloss, start in _synsets(root, name)
             for definition in [_EXAMPLE.sub("", gloss).strip("; \n")]
         ]
 
@@ -78,17 +78,17 @@ def wordnet_examples(data_dir: str | Path | None = None) -> list[SenseExample]:
 
     Found, and refused, as :func:`wordnet_senses` has it.
     """
-    found: dict[SenseExample, None] = {}
+    examples: dict[SenseExample, None] = {}
     with _data_path(data_dir):
         root = _find(data_dir)
         for name in _FILES:
             kind = name.removeprefix("data.")
-            for word, gloss, at in _synsets(root, name):
+            for word, gloss, offset in _synsets(root, name):
                 for text in _EXAMPLE.findall(gloss):
                     if word.lower() in _WORD.findall(text.lower()):
                         text = text.strip('" ')
-                        found[SenseExample(word.lower(), f"{kind} {at}", text)] = None
-    return list(found)
+                        examples[SenseExample(word.lower(), f"{kind} {offset}", text)] = None
+    return list(examples)
 
 
 def _synsets(root: Any, name: str) -> Iterator[tuple[str, str, str]]:

@@ -196,10 +196,10 @@ def _covering(
 
 
 def _refuse(axis: CharacterAxis, char: int, first: int, problem: str) -> None:
-    i, at = axis.locate(char)
+    i, place = axis.locate(char)
     prompt = axis.prompts[i]
     raise AlignmentError(
-        f"example {first + i}: {prompt[at : at + 20]!r}, at character {at} of {prompt!r}, "
+        f"example {first + i}: {prompt[place : place + 20]!r}, at character {place} of {prompt!r}, "
         f"{problem} when this tokenizer encodes it, so tokens cannot be matched to the text; "
         "remove that text from the prompt, or use a tokenizer that keeps it"
     )

@@ -93,8 +93,8 @@ def answer_ids(
 ) -> Int[np.ndarray, "example"]:
     """The id of the one token that each answer is after its prompt; ``AnswerError`` as
     :func:`answer_tokens`."""
-    found = answer_tokens(tokenizer, examples, tokenized, because=because)
-    return np.array([token for (token,) in found], dtype=np.int64)
+    tokens = answer_tokens(tokenizer, examples, tokenized, because=because)
+    return np.array([token for (token,) in tokens], dtype=np.int64)
 
 
 def answer_tokens(

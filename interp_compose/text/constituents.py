@@ -134,12 +134,12 @@ def choose(
     return chosen
 
 
-def is_called(label: str, asked: str) -> bool:
-    """Whether a Penn label has the category of ``asked``, and all of its function tags and indices:
+def is_called(label: str, wanted: str) -> bool:
+    """Whether a Penn label has the category of ``wanted`` and all of its function tags and indices:
     NP-TTL-SBJ-1 is called NP, NP-SBJ, NP-SBJ-1. One that begins with a hyphen (-LRB-) has no tags.
     """
-    (category, *tags), (wanted, *more) = _parts(label), _parts(asked)
-    return category == wanted and set(more) <= set(tags)
+    (category, *tags), (wanted_category, *wanted_tags) = _parts(label), _parts(wanted)
+    return category == wanted_category and set(wanted_tags) <= set(tags)
 
 
 @lru_cache(maxsize=2**12)
@@ -166,7 +166,9 @@ def leaf_spans(words: Sequence[str], prompt: str) -> list[Span]:
     forms = [_forms(word) for word in words]
     by_end: dict[int, list[Span]] = {}  # of overlapping rows the longest: it begins first
     reached = 0
-    for start in sorted({at for form in forms[0] for at in _occurrences(form, prompt)}):
+    # of each form of the first leaf every occurrence, also those that overlap
+    matches = (re.finditer(f"(?={re.escape(form)})", prompt) for form in forms[0])
+    for start in sorted({match.start() for of_form in matches for match in of_form}):
         row = _row_at(prompt, start, forms)
         reached = max(reached, len(row))
         if len(row) == len(forms):
@@ -189,22 +191,18 @@ def leaf_spans(words: Sequence[str], prompt: str) -> list[Span]:
     return best[0]
 
 
-def _occurrences(form: str, prompt: str) -> list[int]:
-    return [match.start() for match in re.finditer(f"(?={re.escape(form)})", prompt)]
-
-
 def _row_at(prompt: str, start: int, forms: Sequence[Sequence[str]]) -> list[Span]:
     """The ranges of as many leaves as follow one another from ``start`` on."""
     row: list[Span] = []
-    at = start
+    place = start
     for options in forms:
-        while row and at < len(prompt) and prompt[at].isspace():
-            at += 1
-        match = next((form for form in options if prompt.startswith(form, at)), None)
+        while row and place < len(prompt) and prompt[place].isspace():
+            place += 1
+        match = next((form for form in options if prompt.startswith(form, place)), None)
         if match is None:
             break
-        row.append((at, at + len(match)))
-        at += len(match)
+        row.append((place, place + len(match)))
+        place += len(match)
     return row
 
 

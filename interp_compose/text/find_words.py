@@ -88,7 +88,7 @@ def word_positions(
         for occurrence in _occurrences(tokenizer, text, words, row=row, remedy=remedy)
         for unit in occurrence
     }
-    return [at for at, unit in enumerate(text.units_at(len(ids))) if unit in units]
+    return [position for position, unit in enumerate(text.units_at(len(ids))) if unit in units]
 
 
 def word_groups(
@@ -107,14 +107,14 @@ def word_groups(
         SpanError: occurrences that share a token.
     """
     text = read_back(tokenizer, ids, row=row, remedy=remedy)
-    found = sorted(_occurrences(tokenizer, text, words, row=row, remedy=remedy), key=min)
-    for one, other in pairwise(found):
+    occurrences = sorted(_occurrences(tokenizer, text, words, row=row, remedy=remedy), key=min)
+    for one, other in pairwise(occurrences):
         if max(one) >= min(other):
             raise SpanError(
                 f"row {row}: of {', '.join(map(repr, words))} two share a word of "
                 f"{text.prompt.text[:60]!r}, and a token is pooled once; name one of them."
             )
-    number = {unit: at for at, occurrence in enumerate(found) for unit in occurrence}
+    number = {unit: index for index, occurrence in enumerate(occurrences) for unit in occurrence}
     return [number.get(unit, -1) for unit in text.units_at(len(ids))]
 
 
@@ -126,7 +126,7 @@ def _occurrences(
     Raises:
         PositionError: a word that the text does not have.
     """
-    prompt, found = text.prompt, dict[range, None]()
+    prompt, occurrences = text.prompt, dict[range, None]()
     for word in words:
         here = _covered(prompt, {_plain(word), _plain(_as_read(tokenizer, word))} - {""})
         if not here:
@@ -135,23 +135,23 @@ def _occurrences(
                 f"row {row} has no word {word!r}; its words are {known[:200]}. Name one of these, "
                 f"or {remedy}."
             )
-        found |= dict.fromkeys(here)
-    return list(found)
+        occurrences |= dict.fromkeys(here)
+    return list(occurrences)
 
 
 def _covered(prompt: TokenizedPrompt, spellings: set[str]) -> list[range]:
     """The units that one of ``spellings`` covers from edge to edge, at every occurrence."""
     edges = [prompt.offsets[prompt.groups == unit] for unit in range(prompt.n_groups)]
     longest = max(map(len, spellings), default=0)
-    found: list[range] = []
+    covered: list[range] = []
     for start in range(prompt.n_groups):
         for stop in range(start, prompt.n_groups):
             text = _plain(prompt.text[edges[start][:, 0].min() : edges[stop][:, 1].max()])
             if text in spellings:
-                found.append(range(start, stop + 1))
+                covered.append(range(start, stop + 1))
             if len(text) >= longest:
                 break
-    return found
+    return covered
 
 
 def _plain(text: str) -> str:

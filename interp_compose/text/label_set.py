@@ -64,9 +64,9 @@ def label_ids(
         try:
             columns.append(answer_ids(tokenizer, of_label, tokenized))
         except AnswerError as misfit:
-            told = str(misfit).partition("; ")[0].replace("the answer", "the label", 1)
+            problem = str(misfit).partition("; ")[0].replace("the answer", "the label", 1)
             raise OptionError(
-                f"{told}; choose labels (answers=) of one token, with their leading space"
+                f"{problem}; choose labels (answers=) of one token, with their leading space"
             ) from misfit
     # [example label], ascending, so that argmax of equal logits takes the smallest id
     ids = np.sort(np.stack(columns, axis=1), axis=1)

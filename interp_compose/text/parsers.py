@@ -50,7 +50,10 @@ def parse_spans(
                 "labels and height choose constituents of a tree, and spaCy gives noun chunks "
                 'without one; leave them out, or pass parser="benepar" or "stanza"'
             )
-        return _noun_chunks(texts, load_spacy(model))
+        return [
+            tuple((chunk.start_char, chunk.end_char) for chunk in doc.noun_chunks if len(chunk) > 1)
+            for doc in load_spacy(model).pipe(texts)
+        ]
     if parser == "benepar":
         return _by_benepar(texts, load_benepar(model), labels, height)
     return _by_stanza(texts, load_stanza(model), labels, height)
@@ -159,13 +162,6 @@ def _by_stanza(
             spans.extend(_spans(tree, word_spans, labels, height))
         out.append(tuple(spans))
     return out
-
-
-def _noun_chunks(texts: Sequence[str], pipeline: Any) -> list[tuple[Span, ...]]:
-    return [
-        tuple((chunk.start_char, chunk.end_char) for chunk in doc.noun_chunks if len(chunk) > 1)
-        for doc in pipeline.pipe(texts)
-    ]
 
 
 def _spans(

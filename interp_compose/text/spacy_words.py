@@ -70,5 +70,5 @@ def _split(runs: Iterable[str]) -> None:
     for run, begin, end, cut in zip(
         fresh, (ends - lengths - 1).tolist(), (ends - 1).tolist(), cuts.tolist(), strict=True
     ):
-        _inner_starts[run] = tuple(at - begin for at in rows[low:cut] if begin < at < end)
+        _inner_starts[run] = tuple(index - begin for index in rows[low:cut] if begin < index < end)
         low = cut

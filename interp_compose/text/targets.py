@@ -22,9 +22,9 @@ class TargetTokenizer:
     ``target_tokenizer`` leaves them to that."""
 
     def __init__(self, tokenizer: Any) -> None:
-        own = getattr(tokenizer, "target_tokenizer", None)
-        self._tokenizer = tokenizer if own is None else own
-        self._keyword = "text_target" if own is None else "text"
+        for_targets = getattr(tokenizer, "target_tokenizer", None)
+        self._tokenizer = tokenizer if for_targets is None else for_targets
+        self._keyword = "text_target" if for_targets is None else "text"
 
     def __call__(self, texts: Sequence[str], **options: Any) -> Any:
         """Of several texts."""
@@ -39,14 +39,14 @@ def target_starts(
 ) -> list[TokenizedPrompt]:
     """The examples' targets in units: words, where ``unit`` belongs to the prompt alone."""
     written = [example.target for example in examples if example.target]
-    found = iter(
+    in_units = iter(
         tokenize_prompts(tokenizer, written, unit=unit if unit == "pretoken" else "word")
         if written
         else ()
     )
     nothing = np.zeros(0, dtype=np.int64)
     empty = TokenizedPrompt("", nothing, nothing, nothing.reshape(0, 2))
-    return [next(found) if example.target else empty for example in examples]
+    return [next(in_units) if example.target else empty for example in examples]
 
 
 def source_and_target(

@@ -64,5 +64,5 @@ def collate(items: Sequence[TrainingExample]) -> Batch:
 def in_order(items: Sequence[TrainingExample], size: int) -> Iterator[list[int]]:
     """Places of the examples, those of like length together, for evaluation."""
     ordered = sorted(range(len(items)), key=lambda i: len(items[i].ids))
-    for at in range(0, len(ordered), size):
-        yield ordered[at : at + size]
+    for start in range(0, len(ordered), size):
+        yield ordered[start : start + size]

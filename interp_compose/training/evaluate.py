@@ -41,8 +41,8 @@ def convergence(steps: pd.DataFrame, evaluations: pd.DataFrame) -> tuple[bool, s
         evaluations: a history's ``evaluations``.
     """
     reasons = [_loss_falls(steps["task_loss"].to_numpy(float)), _accuracy_rises(evaluations)]
-    found = [reason for reason in reasons if reason]
-    return not found, "; ".join(found)
+    why_not = [reason for reason in reasons if reason]
+    return not why_not, "; ".join(why_not)
 
 
 def _loss_falls(losses: npt.NDArray[np.float64]) -> str:
@@ -128,8 +128,8 @@ def representations(
     probed = list(items)[:PROBED]
     for places in in_order(probed, EVALUATION_BATCH):
         batch = collate([probed[i] for i in places]).to(model.device)
-        _, kept = model.capture(batch.tokens, names, attention_mask=batch.mask, read="last")
-        resid = torch.stack([kept[name] for name in names])  # [layer batch pos d_model]
+        _, activations = model.capture(batch.tokens, names, attention_mask=batch.mask, read="last")
+        resid = torch.stack([activations[name] for name in names])  # [layer batch pos d_model]
         sums.append(word_cosine_sums(resid, batch.word_ids))
         tokens.append(resid[:, batch.word_ids >= 0])  # [layer token d_model]
     ranks = stable_rank(torch.cat(tokens, dim=1)).tolist()  # of [token d_model], by layer

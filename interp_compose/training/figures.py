@@ -32,19 +32,19 @@ def history_figure(
     """Both frames as :class:`.history.TrainingHistory` has them; without a validation split, the
     second one is empty."""
     column = "task_loss" if value == "loss" else value
-    near = steps.groupby(nearby(steps["step"]))
-    table = near[column].agg(["mean", "min", "max", "size"]).assign(step=near["step"].mean())
+    groups = steps.groupby(nearby(steps["step"]))
+    table = groups[column].agg(["mean", "min", "max", "size"]).assign(step=groups["step"].mean())
     x, mean, low, high, size = (
         table[name].tolist() for name in ("step", "mean", "min", "max", "size")
     )
     lines = [Line("training batches", Style(BLUE, "circle"), x, mean, low, high, size)]
-    told = [f"task {config['task']}", "points: means of nearby steps, bands: their range"]
+    notes = [f"task {config['task']}", "points: means of nearby steps, bands: their range"]
     if len(evaluations):
         ends: Sequence[Any] = [evaluations[value]] * 2
         if value == "accuracy":
             n = evaluations["n"].to_numpy()
             ends = wilson_interval((evaluations[value] * n).round().to_numpy(int), n)
-            told.append("bars of validation: 95 % intervals")
+            notes.append("bars of validation: 95 % intervals")
         low, high = (list(map(float, end)) for end in ends)
         x, y = (evaluations[name].astype(float).tolist() for name in ("step", value))
         counts = evaluations["n"].tolist()
@@ -56,7 +56,7 @@ def history_figure(
     return draw(
         Chart(
             title=f"{model_name(config)}: {value} in training ({kind})",
-            subtitle=subtitle_of(*told),
+            subtitle=subtitle_of(*notes),
             x_title="step (0 = the model as it was given)",
             y_title=TITLES[value],
             y_is_share=value == "accuracy",

@@ -136,11 +136,11 @@ def finetune(
 @contextmanager
 def _pythons_randomness_kept() -> Iterator[None]:
     """Libraries that are loaded on the way draw from Python's generator."""
-    seen = random.getstate()
+    state = random.getstate()
     try:
         yield
     finally:
-        random.setstate(seen)
+        random.setstate(state)
 
 
 @trains
@@ -259,10 +259,10 @@ def encode_examples(
         return []
     prompts = tokenize_prompts(model.tokenizer, examples, unit=unit)
     check_prompts(model, prompts, lambda i: f"{which} example {i}: its prompt", collapse=None)
-    found = answer_ids(model.tokenizer, examples, prompts, because=NEXT_TOKEN)
+    expected = answer_ids(model.tokenizer, examples, prompts, because=NEXT_TOKEN)
     labels = checked_labels(answers)
     candidates = None if labels is None else label_ids(model.tokenizer, examples, prompts, labels)
-    highest = int((found if candidates is None else candidates).max())
+    highest = int((expected if candidates is None else candidates).max())
     check_ids(model, max(highest, *(int(prompt.ids.max()) for prompt in prompts)))
     return [
         TrainingExample(
@@ -271,7 +271,7 @@ def encode_examples(
             int(answer),
             None if candidates is None else candidates[number],
         )
-        for number, (prompt, answer) in enumerate(zip(prompts, found, strict=True))
+        for number, (prompt, answer) in enumerate(zip(prompts, expected, strict=True))
     ]
 
 

@@ -169,11 +169,11 @@ def run_training(
     evaluate_every = config.evaluate_every or executor.steps_per_epoch
     checkpoint_every = config.checkpoint_every or evaluate_every
     # 1. From the last checkpoint, or from the weights as they are, which are measured first.
-    found = None if checkpoints is None else checkpoints.latest()
-    if found is None:
+    checkpoint = None if checkpoints is None else checkpoints.latest()
+    if checkpoint is None:
         executor.evaluate()
     else:
-        executor.restore(found)
+        executor.restore(checkpoint)
 
     def save() -> None:
         if checkpoints is not None and executor.is_main:

@@ -103,9 +103,9 @@ def stability_loss(
     layers = stack_layers(resid, mask, at_least=2)
     with full_precision(layers):
         # [layer batch·pos·d_model]
-        seen = layers.masked_fill((mask == 0).unsqueeze(-1), 0).flatten(1)
-        size = seen.square().sum(-1)  # [layer]: ‖h_k‖², summed over tokens
-        moved = (seen[1:] - seen[:-1]).square().sum(-1)  # [layer-1]
+        flat = layers.masked_fill((mask == 0).unsqueeze(-1), 0).flatten(1)
+        size = flat.square().sum(-1)  # [layer]: ‖h_k‖², summed over tokens
+        moved = (flat[1:] - flat[:-1]).square().sum(-1)  # [layer-1]
         tokens = mask.count_nonzero().clamp(min=1)  # E = sum / tokens, which cancels but for eps
         # eq. 6
         return (moved / (size[1:] + size[:-1] + eps * tokens)).sum()
@@ -156,7 +156,7 @@ def _draw(
     numbers = torch.randint(2**62, (batch, pos, n_layers * n), generator=generator)
     # [batch pos layers·n], from 0; of 2⁶² numbers the modulo's bias is below any rounding
     rank = numbers.to(different.device) % running[..., -1:].clamp(min=1)
-    found = torch.searchsorted(running, rank + 1).clamp(max=pos - 1)
+    positions = torch.searchsorted(running, rank + 1).clamp(max=pos - 1)
     # [layer batch pos n]
-    by_layer: Tensor = found.view(batch, pos, n_layers, n).permute(2, 0, 1, 3)
+    by_layer: Tensor = positions.view(batch, pos, n_layers, n).permute(2, 0, 1, 3)
     return by_layer

@@ -39,19 +39,19 @@ class Processes:
         if self.count > 1:
             self._state.wait_for_everyone()
 
-    def told(self, what: Any) -> Any:
+    def broadcast(self, value: Any) -> Any:
         """What the first process says, in JSON's types; what the others say is not heard.
 
         All wait for it, half an hour at most, which is accelerate's own limit.
         """
         if self.count == 1:
-            return what
+            return value
         # 1. The length, and 2. the bytes: the others add zeros, so that each sum is the first's.
-        said = json.dumps(what).encode() if self.is_main else b""
-        length = torch.tensor([len(said)], device=self.device)
+        message = json.dumps(value).encode() if self.is_main else b""
+        length = torch.tensor([len(message)], device=self.device)
         self.sum_([length])
         letters = torch.zeros(int(length), dtype=torch.uint8)
-        letters[: len(said)] = torch.tensor(list(said), dtype=torch.uint8)
+        letters[: len(message)] = torch.tensor(list(message), dtype=torch.uint8)
         letters = letters.to(self.device)
         self.sum_([letters])
         return json.loads(bytes(letters.tolist()))

@@ -133,14 +133,14 @@ def test_of_many_bands_one_is_drawn_and_the_hover_has_all(tmp_path: Path) -> Non
     assert [sum(trace.fill == "toself" for trace in one.data) for one in (figure, few)] == [1, 3]
     (band,) = (trace for trace in figure.data if trace.fill == "toself")
     assert band.fillcolor == "#0072B2"
-    assert "several tokens · band of mean: 95 % intervals" in figure.chart.told
-    assert few.chart.told == few.chart.subtitle
+    assert "several tokens · band of mean: 95 % intervals" in figure.chart.subheading
+    assert few.chart.subheading == few.chart.subtitle
     bare = replace(figure.chart, subtitle="")
-    assert bare.told == "band of mean alone"
+    assert bare.subheading == "band of mean alone"
     (panel,) = figure.chart.panels
     points = [replace(line, low=line.y, high=line.y) for line in panel.lines]
     of_one_seed = replace(figure.chart, panels=[replace(panel, lines=points)])
-    assert of_one_seed.told == of_one_seed.subtitle
+    assert of_one_seed.subheading == of_one_seed.subtitle
     assert of_one_seed.panels[0].banded == []
     assert sum(trace.customdata is not None for trace in figure.data) == 5
     clean = figure.data[-1]

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool
 
-from interp_compose.checks import check_unread, drawn, drawn_told
+from interp_compose.checks import check_unread, drawn, sample_note
 from interp_compose.errors import InputError, OptionError
 from interp_compose.models.layers import resolve_layers
 from interp_compose.models.lens_model import LensModel
@@ -317,7 +317,7 @@ def limited(task: Task, limit: int | None, seed: int) -> Task:
         return task
     return replace(
         task,
-        name=f"{task.name}{drawn_told(limit, seed)}",
+        name=f"{task.name}{sample_note(limit, seed)}",
         train=drawn(task.train, limit, seed),
         validation=drawn(task.validation, limit, seed),
         test=drawn(task.test, limit, seed),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from interp_compose._versions import environment_versions
-from interp_compose.checks import check_limit, drawn, drawn_told
+from interp_compose.checks import check_limit, drawn, sample_note
 from interp_compose.errors import InterpComposeError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
@@ -66,7 +66,7 @@ def run_on_task(
     )
     split = task.split(source.split)
     examples = drawn(split, source.limit, options.seed)
-    sample = drawn_told(source.limit, options.seed, n=len(split))
+    sample = sample_note(source.limit, options.seed, n=len(split))
     answers = task.answer_set("labels") if tuple(options.answers) == OF_TASK else options.answers
     options = replace(options, answers=answers, task=f"{task.name} ({source.split}{sample})")
     planned = noting(plan(model, examples, options), filtered=task.filtered(source.split))

@@ -71,8 +71,8 @@ class StudyResult(Result):
             notes.append("one seed: by how much another would differ is not known")
         return notes
 
-    def _about(self) -> dict[str, Any]:
-        return super()._about() | ({"notes": self.notes} if self.notes else {})
+    def _record(self) -> dict[str, Any]:
+        return super()._record() | ({"notes": self.notes} if self.notes else {})
 
     @property
     def exit_status(self) -> int:

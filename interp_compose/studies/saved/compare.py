@@ -236,7 +236,7 @@ def page(
         f"<h1>{report.escaped(title)}</h1>",
         report.paragraph(f"{len(results)} results compared: {', '.join(results)}", "lead"),
         *(
-            report.picture(figure.chart.told, pictures[name], figure.chart.told)
+            report.picture(figure.chart.subheading, pictures[name], figure.chart.subheading)
             for name, figure in figures.items()
             if isinstance(figure.chart, Chart)
         ),

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose.checks import check_limit, check_numbers, drawn, drawn_told
+from interp_compose.checks import check_limit, check_numbers, drawn, sample_note
 from interp_compose.errors import InputError, InterventionError, NonFiniteError, OptionError
 from interp_compose.interventions.pooling import (
     How,
@@ -459,7 +459,7 @@ def run(command: SimilarityCommand) -> SimilarityCurve:
         )
     seed = command.study.seed
     pairs = drawn(split, source.limit, seed)
-    sample = drawn_told(source.limit, seed, n=len(split))
+    sample = sample_note(source.limit, seed, n=len(split))
     options = replace(command.study, task=f"{task.name} ({source.split}{sample})")
     model = _read_at(loaded(command.model), command.model.output)
     return carried_out(similarity_curve.plan(model, pairs, options), command.output)

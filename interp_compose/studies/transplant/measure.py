@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose.checks import check_limit, check_numbers, drawn, drawn_told
+from interp_compose.checks import check_limit, check_numbers, drawn, sample_note
 from interp_compose.errors import CapabilityError
 from interp_compose.interventions.pool_at import needs
 from interp_compose.interventions.pooling import How, OwnPooling, own_poolings, poolings_of
@@ -271,7 +271,7 @@ def run(command: TransplantCommand) -> Transplants:
     pairs = load_transplants(
         source.task, model, seed=options.seed, multi_token_answers=options.multi_token_answers
     )
-    sample = drawn_told(source.limit, options.seed, n=len(pairs))
+    sample = sample_note(source.limit, options.seed, n=len(pairs))
     pairs = drawn(pairs, source.limit, options.seed)
     options = replace(options, task=f"{Path(source.task).name}{sample}")
     return carried_out(transplant.plan(model, pairs, options), command.output)

@@ -100,14 +100,20 @@ def _all() -> Iterator[Definition]:
     for family in FAMILIES:
         for phrasing in family.phrasings:
             for answer, row in family.rows:
-                skeleton = _filled(_ROW_SLOT, phrasing, [f"<{row[i]}>" for i in _slots(phrasing)])
+                columns = map(int, _ROW_SLOT.findall(phrasing))
+                skeleton = _filled(_ROW_SLOT, phrasing, [f"<{row[i]}>" for i in columns])
                 concepts = _CONCEPT_SLOT.findall(skeleton)
                 choices = list(product(*(thesaurus()[concept].seen for concept in concepts)))
                 if len(choices) > MAX_WORDINGS:
                     choices = sorted(rng.sample(choices, MAX_WORDINGS))
                 for words in choices:
+                    tree = _filled(_CONCEPT_SLOT, skeleton, words)
+                    # each leaf under a tag of its own, so that heights are those of a treebank's
+                    tree = _LEAF.sub(lambda leaf: f"(X {leaf[0]})", tree)
+                    # "an" where the next leaf begins with a vowel, or is the digit 8
+                    tree = re.sub(r"(?<=\(X )a(?=\)\s\(X [aeio8])", "an", tree)
                     yield Definition(
-                        tree=_articled(_tagged(_filled(_CONCEPT_SLOT, skeleton, words))),
+                        tree=tree,
                         answer=answer,
                         family=family.name,
                         skeleton=" ".join(_LEAF.findall(skeleton)),
@@ -116,24 +122,10 @@ def _all() -> Iterator[Definition]:
                     )
 
 
-def _slots(phrasing: str) -> list[int]:
-    return [int(number) for number in _ROW_SLOT.findall(phrasing)]
-
-
 def _filled(slot: re.Pattern[str], text: str, words: Sequence[str]) -> str:
     """The slots of a text, from left to right, replaced by as many words."""
     rest = iter(words)
     return slot.sub(lambda _: next(rest), text)
-
-
-def _tagged(tree: str) -> str:
-    """Each leaf under a tag of its own, ``X``, so that heights are those of a treebank's trees."""
-    return _LEAF.sub(lambda leaf: f"(X {leaf[0]})", tree)
-
-
-def _articled(tree: str) -> str:
-    """``a`` becomes ``an`` where the next leaf begins with a vowel, or is the digit 8."""
-    return re.sub(r"(?<=\(X )a(?=\)\s\(X [aeio8])", "an", tree)
 
 
 def mini_idm(tokenizer: Any, prompt: Prompt, seed: int, *, several: bool = False) -> Task:

@@ -76,15 +76,15 @@ def _all() -> Iterator[Exchange]:
     for target in tests:
         for place, word, role in _slots(target):
             fits = [
-                (composed, source, at)
+                (composed, source, source_place)
                 for other, composed in around[_without(target.text.split(), place)]
                 if concept_of[other] != concept_of[word] and composed.answer != target.answer
-                for source, at in sources[other, role]
+                for source, source_place in sources[other, role]
                 if source.answer not in (composed.answer, target.answer)
             ]
             if fits:
-                composed, source, at = rng.choice(fits)
-                yield target, place, composed, source, at, role
+                composed, source, source_place = rng.choice(fits)
+                yield target, place, composed, source, source_place, role
 
 
 def _slots(one: Definition) -> Iterator[tuple[int, str, Role]]:
@@ -113,7 +113,7 @@ def mini_idm_transplants(
     pairs = [
         TransplantPair(
             prompt(source.text),
-            _span(source.text, at, lead),
+            _span(source.text, source_place, lead),
             prompt(target.text),
             _span(target.text, place, lead),
             prompt.lead + composed.answer,
@@ -123,7 +123,7 @@ def mini_idm_transplants(
             role,
             prompt.lead + source.answer,
         )
-        for target, place, composed, source, at, role in exchanges()
+        for target, place, composed, source, source_place, role in exchanges()
     ]
     texts = [
         (pair.target, answer)

@@ -48,7 +48,7 @@ def lead(part: Part, config: Mapping[str, Any], folder: Path) -> None:
     if processes.count == 1:
         part(config, folder, True)
         return
-    processes.told({"config": dict(config), "folder": str(folder)})
+    processes.broadcast({"config": dict(config), "folder": str(folder)})
     try:
         part(config, folder, True)
     except NonFiniteError:
@@ -65,9 +65,9 @@ def leading() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        _processes().told({"error": f"{type(error).__name__}: {error}"})
+        _processes().broadcast({"error": f"{type(error).__name__}: {error}"})
         raise
-    _processes().told({})
+    _processes().broadcast({})
 
 
 def follow(part: Part) -> None:
@@ -78,7 +78,7 @@ def follow(part: Part) -> None:
     """
     processes = _processes()
     while True:
-        told = processes.told(None)
+        told = processes.broadcast(None)
         if "error" in told:
             raise ModelError(f"the first process stopped: {told['error']}")
         if not told:

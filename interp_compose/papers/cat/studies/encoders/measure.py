@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from interp_compose._versions import gathered_versions
-from interp_compose.checks import check_names, drawn, drawn_told, is_whole
+from interp_compose.checks import check_names, drawn, is_whole, sample_note
 from interp_compose.errors import InputError, OptionError
 from interp_compose.models.own_folder import WEIGHTS
 from interp_compose.papers.cat.studies.encoders.cosines import FEWEST, are_apart
@@ -135,7 +135,7 @@ def _config(opened: Opened, tasks: Tasks, asked: EncodersOptions) -> dict[str, A
         "shares": list(asked.shares),
         "tuning": {way: _numbers(way, asked) for way in DEFAULTS},
         "limit": asked.limit,
-        "sample": drawn_told(asked.limit),
+        "sample": sample_note(asked.limit),
         **({} if asked.models else left_out(opened)),
     }
 

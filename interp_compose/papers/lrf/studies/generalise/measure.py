@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from interp_compose.checks import check_limit, drawn, drawn_told
+from interp_compose.checks import check_limit, drawn, sample_note
 from interp_compose.errors import OptionError
 from interp_compose.papers.lrf.models.seq2seq import Seq2SeqConfig
 from interp_compose.papers.lrf.studies.generalise.options import (
@@ -150,4 +150,4 @@ def limited(task: SequenceTask, limit: int | None) -> SequenceTask:
         return task
     splits = {name: drawn(pairs, limit) for name, pairs in task.splits.items()}
     report = report_of(str(task.report["source"]), splits, overlap=True)
-    return SequenceTask(f"{task.name}{drawn_told(limit)}", splits, report)
+    return SequenceTask(f"{task.name}{sample_note(limit)}", splits, report)
