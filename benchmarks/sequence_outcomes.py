@@ -30,8 +30,11 @@ from benchmarks.common import IMAGES, RESULTS as RESULTS_FOLDER, machine, plain_
 from interp_compose.papers.complexity.grid.settings import with_settings
 from interp_compose.papers.complexity.studies.task_phases import figures as task_figures
 from interp_compose.papers.complexity.studies.task_phases.result import FITTED
-from interp_compose.papers.complexity.studies.text_phases.figures import perplexity_figure
-from interp_compose.papers.complexity.studies.text_phases.result import measures_of, summary_of_text
+from interp_compose.papers.complexity.studies.text_phases.result import (
+    measures_of,
+    perplexity_figure,
+    summary_of_text,
+)
 from interp_compose.papers.lrf.studies.generalise import figures as generalise_figures
 from interp_compose.papers.shared.grid.figures import MOST_KINDS
 from interp_compose.papers.shared.grid.shares import ALL, differences_of, shares_of, summary_of

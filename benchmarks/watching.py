@@ -17,12 +17,12 @@ import pandas as pd
 import interp_compose as ic
 from benchmarks.common import IMAGES, RESULTS, machine, plain_rows, write
 from interp_compose.papers.shared.grid.figures import by_value
-from interp_compose.papers.shared.grid.grid import RESULT
 from interp_compose.plots.chart import Chart, Panel
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.runs.files import read_json
 from interp_compose.stats.seeds import paired_difference
 from interp_compose.studies.core.figures import lines_of
+from interp_compose.studies.core.grid import RESULT
 
 LOOKS: Final = "looks.jsonl"
 """The file of a run's looks, in its folder."""

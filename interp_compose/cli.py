@@ -190,11 +190,54 @@ def _parsed(argv: Sequence[str]) -> Any:
     if {"-h", "--help"} & {*given}:
         _wrap_help(kind)
     prog = f"interp-compose {name}"  # suggestions for a misspelt option are then its own options
+    given = _with_configs(given)
     command: Any = tyro.cli(kind, prog=prog, args=given, registry=READABLE)
     preset = command.preset() if hasattr(command, "preset") else None
     if preset is None:
         return command
-    return tyro.cli(type(command), default=preset, args=given, registry=READABLE)
+    if not isinstance(preset, str):
+        return tyro.cli(type(command), default=preset, args=given, registry=READABLE)
+    # Of an option that is given twice, the last counts.
+    paper = Path(str(sys.modules[kind.__module__].__file__)).parents[2]
+    stated = _stated_in(paper / "settings" / f"{preset}.toml")
+    return tyro.cli(kind, prog=prog, args=[*stated, *given], registry=READABLE)
+
+
+def _with_configs(argv: Sequence[str]) -> list[str]:
+    """The options, with those that the files of ``--config`` state before all others."""
+    stated: list[str] = []
+    given: list[str] = []
+    words = iter(argv)
+    for word in words:
+        option, is_one_word, file = word.partition("=")
+        if option == "--config":
+            stated += _stated_in(Path(file if is_one_word else next(words, "")))
+        else:
+            given.append(word)
+    return [*stated, *given]
+
+
+def _stated_in(path: Path) -> list[str]:
+    """Options as a TOML file states them: ``d-mlp = 512``, ``overwrite = true``, a list of
+    several."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+
+    try:
+        stated = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
+        print(f"--config {path}: {error}; expected a TOML file of options", file=sys.stderr)
+        raise SystemExit(2) from error
+    options: list[str] = []
+    for name, value in stated.items():
+        if isinstance(value, bool):
+            options.append(f"--{name}" if value else f"--no-{name}")
+        else:
+            values = value if isinstance(value, list) else [value]
+            options += [f"--{name}", *map(str, values)]
+    return options
 
 
 def options_of(name: str) -> Any:

@@ -6,18 +6,19 @@ from typing import Any, get_type_hints
 
 
 class Settings:
-    """A base of dataclasses of settings. ``class Mine(Shape, n_layers=4)``, made a dataclass, is
-    Shape with another default."""
+    """A base of dataclasses of settings: ``class Deep(Shape, n_layers=24)``, made a dataclass like
+    ``Shape``, has another default."""
 
     def __init_subclass__(cls, **defaults: Any) -> None:
         super().__init_subclass__()
+        own = vars(cls).get("__annotations__", {})
         for name, value in defaults.items():
-            declaring = [
+            bases = [
                 base for base in cls.__mro__[1:] if name in vars(base).get("__annotations__", {})
             ]
-            if not declaring:
-                raise TypeError(f"{cls.__name__}({name}=…): none of its bases declares {name!r}")
-            # The type itself: a name would be looked up in the subclass's module.
-            hint = get_type_hints(declaring[-1], include_extras=True)[name]
-            cls.__annotations__ = {**vars(cls).get("__annotations__", {}), name: hint}
+            if not bases:
+                raise TypeError(f"{cls.__name__}({name}=…): no base of it declares {name!r}")
+            # The type itself: its name would be looked up in the subclass's module.
+            own[name] = get_type_hints(bases[-1], include_extras=True)[name]
             setattr(cls, name, value)
+        cls.__annotations__ = own

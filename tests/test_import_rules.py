@@ -12,7 +12,17 @@ import pytest
 import interp_compose
 
 ROOT = Path(interp_compose.__file__).parent
-BASE = {"errors", "types", "tensors", "checks", "_public", "_versions", "hub_waits", "notebook"}
+BASE = {
+    "errors",
+    "types",
+    "tensors",
+    "checks",
+    "_public",
+    "_versions",
+    "hub_waits",
+    "notebook",
+    "settings",
+}
 MAY_IMPORT = {
     "errors": set(),
     "_public": {"errors"},
@@ -20,6 +30,7 @@ MAY_IMPORT = {
     "types": {"_public"},
     "tensors": {"errors"},
     "hub_waits": set(),
+    "settings": set(),
     "notebook": {"errors"},
     "runs": {"errors", "_public", "_versions", "notebook"},
     "checks": {"errors", "runs"},

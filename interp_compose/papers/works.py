@@ -14,8 +14,8 @@ WORKS: Final[Mapping[str, str]] = {
     "carma": f"{PACKAGE}.carma.run:run_in_worker",
     "anchors": f"{COMPLEXITY}.anchors.run:train",
     "fitting_speed": f"{COMPLEXITY}.fitting_speed.measure:train",
-    "task_phases": f"{COMPLEXITY}.task_phases.run",  # one by one, or several at a time
-    "text_phases": f"{COMPLEXITY}.text_phases.run",
+    "task_phases": f"{COMPLEXITY}.task_phases.measure",  # one by one, or several at a time
+    "text_phases": f"{COMPLEXITY}.text_phases.measure",
     "concept_graphs": f"{COMPLEXITY}.concept_graphs.run:train",
     "generalise": f"{PACKAGE}.lrf.studies.generalise.run:train",
     "pretrain": f"{PACKAGE}.cat.studies.pretrain.run:train",

@@ -9,6 +9,7 @@ from typing import Literal
 
 from interp_compose._public import public
 from interp_compose.errors import OptionError
+from interp_compose.settings import Settings
 from interp_compose.training.order import token_batches
 from interp_compose.training.paper_settings import PaperTask, paper_settings
 
@@ -19,9 +20,37 @@ SMALL_MODEL = 10_000_000
 """Parameters below which :meth:`TrainConfig.suggested` trains hotter and longer."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Optimisation(Settings):
+    """How long a model is trained, and at which learning rates."""
+
+    epochs: int = 3
+    """Passes over the training data, at most."""
+    max_steps: int | None = None
+    """Stop after so many optimiser steps; the schedule ends there."""
+    lr: float = 1e-3
+    """Peak learning rate."""
+    schedule: Schedule = "linear"
+    """Of the learning rate after the warm-up: linearly or by half a cosine to the final one; by the
+    inverse square root of the step (Vaswani et al. 2017); or constant."""
+    warmup_steps: int = 500
+    """Steps of linear warm-up; at most a tenth of all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InParts(Settings):
+    """How a step is computed where memory is short."""
+
+    accumulate: int = 1
+    """Parts of a batch that (each process) runs one after another (gradient accumulation)."""
+    precision: Precision = "float32"
+    """Of the forward pass in training; weights, gradients, losses and what is measured are
+    float32."""
+
+
 @public
 @dataclass(frozen=True)
-class TrainConfig:
+class TrainConfig(InParts, Optimisation, lr=6e-5):
     """AdamW with a warm-up and a schedule.
 
     The defaults are those of CARMA where its text and the released code agree, and else the code's
@@ -30,24 +59,11 @@ class TrainConfig:
     clipped to norm 1.
     """
 
-    lr: float = 6e-5
-    """Peak learning rate."""
-    epochs: int = 3
-    """Passes over the training split."""
-    max_steps: int | None = None
-    """Stop after so many optimiser steps; the schedule ends there."""
     batch_size: int = 16
     """Examples per optimiser step, over all parts and processes."""
     batch_tokens: int | None = None
     """Instead of :attr:`batch_size`: tokens per optimiser step at most, padding included, in
     batches of examples of about one length. A longer example is a batch of its own."""
-    accumulate: int = 1
-    """Parts of a batch that each process runs one after another (gradient accumulation)."""
-    warmup_steps: int = 500
-    """Linear warm-up; at most a tenth of the run."""
-    schedule: Schedule = "linear"
-    """After the warm-up: linearly or by half a cosine from the peak to :attr:`final_lr`; by the
-    inverse square root of the step (Vaswani et al. 2017); or constant."""
     final_lr: float = 0.0
     """Learning rate at which a linear or a cosine schedule ends."""
     beta1: float = 0.9
@@ -70,8 +86,6 @@ class TrainConfig:
     patience: int | None = None
     """Evaluations without a better validation accuracy after which training stops; the best
     weights are returned. None: train to the end, return the last ones."""
-    precision: Precision = "float32"
-    """Of the forward pass; weights, gradients and losses stay float32."""
     activation_checkpointing: bool = False
     """Recompute each block in the backward pass instead of keeping its activations."""
     seed: int = 0

@@ -1,26 +1,22 @@
-"""Runs that train a decoder from scratch at an init rate and a weight decay: their grid, their
-checks, and what is measured inside the model (complexity control)."""
+"""A run that trains a decoder from scratch at an init rate and a weight decay: its checks, and what
+is measured inside the model (complexity control)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from itertools import product
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from interp_compose.errors import OptionError
-from interp_compose.papers.complexity.grid.settings import AXES, KEY
 from interp_compose.papers.complexity.models.init import InitRates, init_scales
-from interp_compose.papers.shared.grid.grid import checked, numbers, seeds_of
 from interp_compose.papers.shared.models.decoder import DecoderConfig, SmallDecoder
 from interp_compose.probes.condensation import mean_abs_cosine
 from interp_compose.probes.rank import stable_rank
-from interp_compose.studies.core.options import GridOptions
 from interp_compose.training.config import TrainConfig
 
 
@@ -68,60 +64,9 @@ class DecoderRun:
             init_scales(model, InitRates(*[self.init_rate] * 4))
 
 
-R = TypeVar("R", bound=DecoderRun)
-
-
 def _of(run: DecoderRun, kind: type) -> dict[str, Any]:
     names = {each.name for each in fields(kind)}
     return {name: value for name, value in asdict(run).items() if name in names}
-
-
-def runs_of(
-    kind: type[R],
-    common: Mapping[str, Any],
-    init_rates: Sequence[float] | None,
-    weight_decays: Sequence[float],
-    sizes: Sequence[int] | int,
-    asked: GridOptions,
-) -> list[R]:
-    """Every run of a grid, those of the first seed first; ``sizes`` as one number: it is the only
-    one, and was not asked. ``init_rates`` as None: the model is given.
-
-    Raises:
-        OptionError: an axis that is empty, repeats, or holds what cannot be.
-    """
-    decays = checked(weight_decays, "weight_decays")
-    rates = [None] if init_rates is None else checked(init_rates, "init_rates")
-    each = [sizes] if isinstance(sizes, int) else [int(one) for one in checked(sizes, "sizes")]
-    return [
-        kind(**common, init_rate=rate, weight_decay=decay, size=size, seed=seed)
-        for seed in seeds_of(asked)
-        for size, decay, rate in product(each, decays, rates)
-    ]
-
-
-def config_of_runs(
-    study: str, task: str, report: Mapping[str, Any], runs: Sequence[DecoderRun]
-) -> dict[str, Any]:
-    """What a result says of itself."""
-    shape = {name: value for name, value in asdict(runs[0]).items() if name not in KEY}
-    values = {
-        axis: sorted({getattr(run, name) for run in runs} - {None}) for axis, name in AXES.items()
-    }
-    return {"study": study, "task": task, "data_report": dict(report), **shape, **values}
-
-
-def sizes_of(text: str | None) -> list[int] | None:
-    """The command line's ``--sizes``.
-
-    Raises:
-        OptionError: a number that is not whole.
-    """
-    values = [] if text is None else numbers(text, "sizes")
-    for value in values:
-        if not value.is_integer():
-            raise OptionError(f"sizes holds {value:g}: expected whole numbers")
-    return None if text is None else [int(value) for value in values]
 
 
 @torch.no_grad()

@@ -11,6 +11,7 @@ import torch
 from interp_compose.papers.complexity.grid.decoder_run import DecoderRun
 from interp_compose.papers.shared.models.decoder import DecoderConfig, SmallDecoder
 from interp_compose.papers.shared.training.parallel import ONE_MODEL_ONLY
+from interp_compose.papers.works import WORKS
 from interp_compose.runs.folder import SweepPlan
 from interp_compose.studies.core.options import Execution
 
@@ -50,18 +51,17 @@ def fit(bytes_of_each: int, n: int, memory: int) -> int:
 
 def plan_of(
     work: str,
-    module: str,
     runs: Sequence[DecoderRun],
-    asked: Execution,
+    execution: Execution,
     bytes_of_each: Callable[[], int],
 ) -> SweepPlan:
-    """Runs one by one (``train`` of a module); with a GPU, and ``where`` "here", as many at a time
-    as its memory holds of those that follow each other and see the same batches
+    """Runs one by one (``train`` of the work's module); with a GPU, and ``where`` "here", as
+    many at a time as its memory holds of those that follow each other and see the same batches
     (``train_many``)."""
-    configs = [asdict(run) for run in runs]
+    configs, module = [asdict(run) for run in runs], WORKS[work]
     alike = len({(run.init_rate, run.weight_decay) for run in runs})
     of_one = any(configs[0].get(name, value) != value for name, value in OF_ONE.items())
-    if asked.where == "here" and alike > 1 and not of_one and torch.cuda.is_available():
+    if execution.where == "here" and alike > 1 and not of_one and torch.cuda.is_available():
         memory = torch.cuda.get_device_properties(0).total_memory
         return SweepPlan(work, configs, fit(bytes_of_each(), alike, memory), f"{module}:train_many")
     return SweepPlan(work, configs, None, f"{module}:train")

@@ -14,7 +14,6 @@ import torch
 from interp_compose.errors import NonFiniteError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.own_folder import save_model
-from interp_compose.papers.shared.grid.grid import RESULT
 from interp_compose.papers.shared.grid.sequence_data import SequenceData
 from interp_compose.papers.shared.models.decoder import SmallDecoder
 from interp_compose.papers.shared.text.vocabulary import BOS
@@ -23,6 +22,7 @@ from interp_compose.papers.shared.training.side_by_side import SideBySide, SideB
 from interp_compose.runs.checkpoint import checkpoints_together, clear_together
 from interp_compose.runs.files import atomic_write, json_bytes, remove
 from interp_compose.runs.workers import SomeFailed
+from interp_compose.studies.core.grid import RESULT
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.history import Recorder
 from interp_compose.training.loop import Trainer, run_training

@@ -23,6 +23,7 @@ from transformer_lens.hook_points import HookPoint
 from interp_compose._public import public
 from interp_compose.errors import OptionError, PromptError
 from interp_compose.models.model_files import MAX_LAYERS
+from interp_compose.papers.shared.models.shape import DecoderShape
 from interp_compose.tensors import positions_from_mask
 
 Norm = Literal["pre", "post", "query"]
@@ -34,7 +35,7 @@ MAX_PARAMETERS: Final = 2**31
 
 @public
 @dataclass(frozen=True)
-class DecoderConfig:
+class DecoderConfig(DecoderShape):
     """The shape of a small decoder; the default is the one of the phase diagram.
 
     Raises:
@@ -44,10 +45,6 @@ class DecoderConfig:
 
     d_vocab: int = 110
     n_ctx: int = 9
-    n_layers: int = 2
-    d_model: int = 64
-    n_heads: int = 1
-    d_mlp: int = 128
     d_head: int | None = None
     """None: ``d_model / n_heads``."""
     norm: Norm = "pre"

@@ -21,7 +21,7 @@ from interp_compose.papers.complexity.studies.anchors.phase import (
 from interp_compose.papers.complexity.studies.anchors.run import PhaseRun
 from interp_compose.papers.complexity.studies.phases.measure import phase_diagram
 from interp_compose.papers.complexity.studies.phases.result import PhaseDiagram
-from interp_compose.papers.shared.grid.grid import numbers
+from interp_compose.studies.core.grid import numbers
 from interp_compose.studies.core.options import GridOptions
 
 

@@ -15,8 +15,11 @@ import interp_compose as ic
 from interp_compose import cli
 from interp_compose.errors import OptionError
 from interp_compose.papers.complexity.grid.decoder_run import inside
-from interp_compose.papers.complexity.studies.task_phases.run import TaskRun, by_epoch
-from interp_compose.papers.complexity.studies.task_phases.start import start_of
+from interp_compose.papers.complexity.studies.task_phases.measure import (
+    TaskRun,
+    _start_of as start_of,
+    by_epoch,
+)
 from interp_compose.papers.shared.grid.sequence_data import SequenceData
 from interp_compose.papers.shared.models.decoder import SmallDecoder
 from interp_compose.papers.shared.text.vocabulary import BOS, EOS

@@ -19,8 +19,7 @@ from interp_compose import cli
 from interp_compose.errors import CorruptFileError, InputError, NonFiniteError, OptionError
 from interp_compose.papers.complexity.models.init import init_weights
 from interp_compose.papers.complexity.studies.text_phases.data import encoded, kept
-from interp_compose.papers.complexity.studies.text_phases.presets import PAPER
-from interp_compose.papers.complexity.studies.text_phases.run import TextRun
+from interp_compose.papers.complexity.studies.text_phases.measure import TextRun
 from interp_compose.papers.complexity.training.text import NextToken, Windows, total_loss
 from interp_compose.papers.shared.models.decoder import SmallDecoder
 
@@ -283,7 +282,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path: Path) ->
 
 def test_the_papers_shape_and_tokens() -> None:
     """GPT-2 medium has 302 M parameters in its blocks; 40 billion tokens."""
-    run = PAPER.run
+    run = cli._parsed(["text-phases", "--paper"]).run
     shape = run_of(**vars(run)).shape(d_vocab=run.vocab_size, n_ctx=run.n_ctx)
     with torch.device("meta"):
         blocks = SmallDecoder(shape).blocks

@@ -9,8 +9,8 @@ from scipy import stats
 
 import interp_compose as ic
 from interp_compose.errors import InputError
-from interp_compose.papers.shared.grid.grid import RESULT, gathered
 from interp_compose.runs.files import json_bytes
+from interp_compose.studies.core.grid import RESULT, gathered
 from tests.papers.lrf.studies.test_generalise import RIGHTS, result
 
 

@@ -13,13 +13,14 @@ import torch
 
 import interp_compose as ic
 from interp_compose.errors import NonFiniteError
-from interp_compose.papers.complexity.grid import together
+from interp_compose.papers.complexity.grid import decoder_grid, together
 from interp_compose.papers.complexity.models.init import init_weights
 from interp_compose.papers.shared.grid.sequence_data import SequenceData
 from interp_compose.papers.shared.models.decoder import DecoderConfig, SmallDecoder
 from interp_compose.papers.shared.text.vocabulary import BOS
 from interp_compose.papers.shared.training.sequence_objective import ContinuedBatch, TargetSequence
 from interp_compose.papers.shared.training.side_by_side import SideBySide, SideBySideTrainer
+from interp_compose.papers.works import WORKS
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.loop import Trainer, run_training
 from tests.papers.complexity.studies.test_task_phases import DECAYS, RATES, TINY
@@ -110,15 +111,13 @@ def test_only_the_run_that_diverges_fails(as_if_on_a_gpu: None, tmp_path: Path) 
 def as_if_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plans are those of a GPU; what trains finds none."""
 
-    def plan(work: str, module: str, runs: Any, asked: Any, bytes_of_each: Any) -> Any:
+    def plan(work: str, runs: Any, execution: Any, bytes_of_each: Any) -> Any:
         assert bytes_of_each() > 1000
         number = together.fit(bytes_of_each(), 3, 2**40)
         configs = [together.asdict(run) for run in runs]
-        return together.SweepPlan(work, configs, number, f"{module}:train_many")
+        return together.SweepPlan(work, configs, number, f"{WORKS[work]}:train_many")
 
-    for study in ("task_phases", "text_phases"):
-        place = f"interp_compose.papers.complexity.studies.{study}.measure"
-        monkeypatch.setattr(f"{place}.plan_of", plan)
+    monkeypatch.setattr(decoder_grid, "plan_of", plan)
 
 
 def tasks(out: Path) -> Any:

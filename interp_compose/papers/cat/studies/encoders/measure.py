@@ -39,12 +39,12 @@ from interp_compose.papers.cat.tasks.labelled import LabelledTask, check_told_ap
 from interp_compose.papers.cat.tasks.load_labelled import load_labelled
 from interp_compose.papers.cat.tasks.squad import SpanTask, load_squad
 from interp_compose.papers.shared.grid.finished import left_out
-from interp_compose.papers.shared.grid.grid import RESULT, run_grid, swept
 from interp_compose.papers.shared.grid.sequence_run import MODEL
 from interp_compose.papers.works import WORKS
 from interp_compose.runs.files import make_folder, read_json
 from interp_compose.runs.folder import DONE, DONE_KEYS, SweepPlan, versions_of
 from interp_compose.runs.sweep import check_options
+from interp_compose.studies.core.grid import RESULT, run_grid, swept
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.tasks.load import load_pairs
 from interp_compose.tasks.pairs import PairTask

@@ -20,11 +20,11 @@ from interp_compose.papers.cat.studies.encoders.data import (
 from interp_compose.papers.cat.studies.encoders.result import NOTHING, WORDS
 from interp_compose.papers.cat.studies.encoders.spans import span_rows
 from interp_compose.papers.cat.studies.encoders.tuned import Tuning, frozen_rows, tuned_rows
-from interp_compose.papers.shared.grid.grid import RESULT
 from interp_compose.papers.shared.grid.sequence_run import MODEL
 from interp_compose.runs.checkpoint import clear_together
 from interp_compose.runs.checksums import read_signed, write_signed
 from interp_compose.runs.files import atomic_write, json_bytes
+from interp_compose.studies.core.grid import RESULT
 from interp_compose.training.loop import trains
 
 WORK: Final = "encoders"

@@ -33,11 +33,11 @@ from interp_compose.papers.cat.training.several_processes import (
     is_follower,
     leading,
 )
-from interp_compose.papers.shared.grid.grid import result_of_grid, run_grid, seeds_of
 from interp_compose.papers.shared.grid.start import check_shape_left_out, keep_start
 from interp_compose.papers.works import WORKS
 from interp_compose.runs.folder import SweepPlan
 from interp_compose.runs.sweep import check_options
+from interp_compose.studies.core.grid import result_of_grid, run_grid, seeds_of
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.options import GridOptions
 from interp_compose.studies.core.output import check_folder

@@ -13,9 +13,9 @@ import torch
 
 from interp_compose.papers.complexity.grid.together import NUMBER, fit, step_bytes
 from interp_compose.papers.complexity.studies.anchors.run import PhaseRun
-from interp_compose.papers.shared.grid.grid import seeds_of, swept
 from interp_compose.papers.works import WORKS
 from interp_compose.runs.folder import SweepPlan
+from interp_compose.studies.core.grid import seeds_of, swept
 from interp_compose.studies.core.options import GridOptions
 
 WORK: Final = "anchors"

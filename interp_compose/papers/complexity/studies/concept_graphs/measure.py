@@ -22,16 +22,16 @@ from interp_compose.papers.complexity.tasks.concept_images import (
     concept_images,
 )
 from interp_compose.papers.complexity.tasks.concept_judge import degraded, judge
-from interp_compose.papers.shared.grid.grid import (
+from interp_compose.papers.works import WORKS
+from interp_compose.runs.folder import SweepPlan
+from interp_compose.runs.sweep import check_options
+from interp_compose.studies.core.grid import (
     checked,
     numbers,
     result_of_grid,
     run_grid,
     seeds_of,
 )
-from interp_compose.papers.works import WORKS
-from interp_compose.runs.folder import SweepPlan
-from interp_compose.runs.sweep import check_options
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.options import GridOptions
 

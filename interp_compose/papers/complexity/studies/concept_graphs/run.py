@@ -33,11 +33,11 @@ from interp_compose.papers.complexity.tasks.concept_images import (
 )
 from interp_compose.papers.complexity.tasks.concept_judge import judge
 from interp_compose.papers.complexity.training.images import Denoising
-from interp_compose.papers.shared.grid.grid import RESULT
 from interp_compose.papers.shared.grid.sequence_run import trained
 from interp_compose.plots.images import png_of
 from interp_compose.runs.checkpoint import clear_together
 from interp_compose.runs.files import atomic_write, json_bytes
+from interp_compose.studies.core.grid import RESULT
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.loop import trains
 

@@ -38,13 +38,13 @@ from interp_compose.papers.complexity.studies.fitting_speed.result import (
     FittingSpeed,
 )
 from interp_compose.papers.complexity.tasks.anchors import VIOLATIONS, AnchorTask
-from interp_compose.papers.shared.grid.grid import checked, numbers, run_grid
 from interp_compose.papers.shared.training.parallel import ParallelTrainer
 from interp_compose.papers.works import WORKS
 from interp_compose.runs.checkpoint import clear_together
 from interp_compose.runs.files import atomic_write, json_bytes, read_json
 from interp_compose.runs.folder import versions_of
 from interp_compose.stats.agreement import agreement
+from interp_compose.studies.core.grid import checked, numbers, run_grid
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.options import GridOptions
 

@@ -34,8 +34,8 @@ from interp_compose.papers.complexity.studies.mechanism.views import (
     pair_points,
 )
 from interp_compose.papers.shared.grid.finished import left_out
-from interp_compose.papers.shared.grid.grid import checked, numbers
 from interp_compose.runs.folder import versions_of
+from interp_compose.studies.core.grid import checked, numbers
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.output import held_folder, write_result
 

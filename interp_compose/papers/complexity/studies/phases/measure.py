@@ -33,9 +33,9 @@ from interp_compose.papers.complexity.studies.phases.result import (
     RUNS,
     PhaseDiagram,
 )
-from interp_compose.papers.shared.grid.grid import checked, numbers, run_grid
 from interp_compose.runs.files import read_json
 from interp_compose.runs.folder import versions_of
+from interp_compose.studies.core.grid import checked, numbers, run_grid
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.options import GridOptions
 

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
+from interp_compose._public import public
 from interp_compose.errors import OptionError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.models.memory import weights_digest
-from interp_compose.papers.complexity.grid.decoder_run import config_of_runs, runs_of, sizes_of
-from interp_compose.papers.complexity.grid.settings import AXES, KEY
-from interp_compose.papers.complexity.grid.together import plan_of, step_bytes
+from interp_compose.papers.complexity.grid.decoder_grid import (
+    decoder_grid,
+    of_all,
+    places_of,
+    sizes_of,
+    trainers,
+)
+from interp_compose.papers.complexity.grid.decoder_run import DecoderRun, inside
+from interp_compose.papers.complexity.grid.together import step_bytes
+from interp_compose.papers.complexity.models.from_gpt2 import decoder_from_gpt2
+from interp_compose.papers.complexity.models.init import init_weights
 from interp_compose.papers.complexity.models.small_decoder import SmallDecoderModel
 from interp_compose.papers.complexity.studies.task_phases.options import (
     GAMMAS,
@@ -22,25 +33,29 @@ from interp_compose.papers.complexity.studies.task_phases.options import (
     TaskTraining,
 )
 from interp_compose.papers.complexity.studies.task_phases.result import TaskPhases
-from interp_compose.papers.complexity.studies.task_phases.run import WORK, TaskRun
-from interp_compose.papers.complexity.studies.task_phases.start import shape_of, start_of
-from interp_compose.papers.shared.grid.grid import numbers, result_of_grid, run_grid
 from interp_compose.papers.shared.grid.sequence_data import (
     SequenceData,
     check_measured,
     keep,
+    kept,
     plain,
 )
-from interp_compose.papers.shared.grid.start import check_shape_left_out, keep_start
-from interp_compose.papers.works import WORKS
+from interp_compose.papers.shared.grid.sequence_run import PreparedRun, accuracy, keep_run
+from interp_compose.papers.shared.grid.start import check_shape_left_out, keep_start, kept_start
+from interp_compose.papers.shared.models.decoder import DecoderConfig, SmallDecoder
+from interp_compose.papers.shared.text.vocabulary import BOS
+from interp_compose.papers.shared.training.sequence_objective import (
+    ContinuedBatch,
+    EncodedPair,
+    TargetSequence,
+)
 from interp_compose.runs.checksums import digest_of
-from interp_compose.runs.sweep import check_options
+from interp_compose.studies.core.grid import Grid, numbers
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.options import GridOptions
 from interp_compose.tasks.sequences import SequenceTask, load_sequences
 
-MODULE: Final = WORKS[WORK]
-"""Where the functions are that train them."""
+WORK: Final = "task_phases"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +77,7 @@ def task_phases(
     init_rates: Sequence[float],
     weight_decays: Sequence[float],
     out: str | os.PathLike[str],
-    asked: TaskPhasesOptions,
+    options: TaskPhasesOptions,
 ) -> TaskPhases:
     """Train a decoder for every init rate, weight decay, size of the training set and seed, and
     measure what it gets right of each split (complexity control, section VII, Fig. 7).
@@ -79,7 +94,7 @@ def task_phases(
         init_rates: γ; a larger one is a smaller initialisation. Empty with ``model``.
         weight_decays: of AdamW, on every parameter.
         out: folder for the runs: data, histories and weights.
-        asked: every option.
+        options: every option.
 
     Raises:
         OptionError: a grid that is empty or repeats; a shape, a rate or a size that cannot be;
@@ -88,91 +103,163 @@ def task_phases(
         InputError: ``out`` holds another sweep.
         ModelError: runs failed; the others are kept. Names the first and its log.
     """
-    check_options(asked.where, asked.workers, asked.slurm)
-    check_measured(task)
-    start = _start(task, init_rates, asked)
-    runs = _runs(task, init_rates, weight_decays, asked, start)
-    keep(task.splits, Path(out).absolute())
-    if start is not None:
-        keep_start(start, Path(out).absolute())
-
-    def bytes_of_each() -> int:
-        shape = runs[0].model_config(SequenceData.of(task.splits, one_sequence=True))
-        return step_bytes(shape, runs[0].batch_tokens, shape.n_ctx, runs[0].batch_tokens)
-
-    plan = plan_of(WORK, MODULE, runs, asked, bytes_of_each)
-    return result_of_grid(TaskPhases, plan, KEY, _config(task, runs, start), out, asked)
-
-
-def _runs(
-    task: SequenceTask,
-    init_rates: Sequence[float],
-    weight_decays: Sequence[float],
-    asked: TaskPhasesOptions,
-    start: SmallDecoderModel | None,
-) -> list[TaskRun]:
-    common = {**asdict(asked.run or TaskTraining()), "data": digest_of(plain(task.splits))}
-    if start is not None:
-        common |= {**shape_of(start.lens.cfg), "start": weights_digest(start)}
-    sizes = len(task.splits["train"]) if asked.sizes is None else asked.sizes
-    rates = None if start is not None else init_rates
-    runs = runs_of(TaskRun, common, rates, weight_decays, sizes, asked)
-    data = SequenceData.of(task.splits, one_sequence=True)
-    for run in runs:
-        if run.seed == runs[0].seed:
-            run.check(data)
-    return runs
-
-
-def _start(
-    task: SequenceTask, init_rates: Sequence[float], asked: TaskPhasesOptions
-) -> SmallDecoderModel | None:
-    """The given model on the task's words."""
-    if asked.model is None:
-        return None
-    if init_rates:
-        raise OptionError(
-            f"init_rates={list(init_rates)!r} with the model {asked.model.name!r}, which has its "
-            "weights already: leave them out (init_rates=(); no --gammas)"
-        )
-    start = start_of(asked.model, SequenceData.of(task.splits, one_sequence=True))
-    default = TaskTraining()
-    check_shape_left_out(asked.model, shape_of(start.lens.cfg), asked.run or default, default)
-    return start
-
-
-def _config(
-    task: SequenceTask, runs: Sequence[TaskRun], start: SmallDecoderModel | None
-) -> dict[str, Any]:
-    """What a result says of itself."""
-    config = config_of_runs("task_phases", task.name, task.report, runs)
-    return config if start is None else {**config, "model": start.name}
+    return _grid(task, init_rates, weight_decays, options).train(out, options)
 
 
 def run(command: TaskPhasesCommand) -> TaskPhases:
-    """The command ``interp-compose phases --task …``: train what is missing, and write."""
+    """The command ``interp-compose phases --task …``."""
     task = load_sequences(command.source.task, data_dir=command.source.data_dir)
     rates = [] if command.model is not None else numbers(GAMMAS, "gammas")
     if command.gammas is not None:
         rates = numbers(command.gammas, "gammas")
-    decays = numbers(command.weight_decays, "weight_decays")
-    sizes = sizes_of(command.sizes)
-    model = None if command.model is None else load_model(command.model)
-    given: Mapping[str, Any] = {
+    options = TaskPhasesOptions(
         **vars(command.grid),
-        "sizes": sizes,
-        "run": command.run,
-        "model": model,
-    }
-    asked = TaskPhasesOptions(**given)
-    check_measured(task)
-    start = _start(task, rates, asked)
-    return run_grid(
-        command.output,
-        TaskPhases,
-        _config(task, _runs(task, rates, decays, asked, start), start),
-        list(AXES),
-        lambda bar: task_phases(
-            task, rates, decays, command.output.out, **{**given, "progress": bar}
-        ),
+        sizes=sizes_of(command.sizes),
+        run=command.run,
+        model=None if command.model is None else load_model(command.model),
     )
+    decays = numbers(command.weight_decays, "weight_decays")
+    return _grid(task, rates, decays, options).command(command.output, options)
+
+
+def _grid(
+    task: SequenceTask,
+    init_rates: Sequence[float],
+    weight_decays: Sequence[float],
+    options: TaskPhasesOptions,
+) -> Grid[TaskPhases]:
+    check_measured(task)
+    start = _start(task, init_rates, options)
+    places = places_of(
+        None if start is not None else init_rates, weight_decays, options.sizes, options
+    )
+    shape: dict[str, Any] = {**asdict(options.run or TaskTraining())}
+    shape["data"] = digest_of(plain(task.splits))
+    if start is not None:
+        shape |= {**_shape_of(start.lens.cfg), "start": weights_digest(start)}
+    runs = [TaskRun(**shape, **place) for place in of_all(places, len(task.splits["train"]))]
+    data = SequenceData.of(task.splits, one_sequence=True)
+
+    def keep_all(out: Path) -> None:
+        keep(task.splits, out)
+        if start is not None:
+            keep_start(start, out)
+
+    def bytes_of_each() -> int:
+        of_run = runs[0].model_config(data)
+        return step_bytes(of_run, runs[0].batch_tokens, of_run.n_ctx, runs[0].batch_tokens)
+
+    return decoder_grid(
+        TaskPhases,
+        WORK,
+        runs,
+        options,
+        task=task.name,
+        report=task.report,
+        check=lambda run: run.check(data),
+        keep=keep_all,
+        bytes_of_each=bytes_of_each,
+        **({} if start is None else {"model": start.name}),
+    )
+
+
+def _start(
+    task: SequenceTask, init_rates: Sequence[float], options: TaskPhasesOptions
+) -> SmallDecoderModel | None:
+    """The given model on the task's words."""
+    if options.model is None:
+        return None
+    if init_rates:
+        raise OptionError(
+            f"init_rates={list(init_rates)!r} with the model {options.model.name!r}, which has its "
+            "weights already: leave them out (init_rates=(); no --gammas)"
+        )
+    start = _start_of(options.model, SequenceData.of(task.splits, one_sequence=True))
+    default = TaskTraining()
+    check_shape_left_out(options.model, _shape_of(start.lens.cfg), options.run or default, default)
+    return start
+
+
+def _start_of(model: LensModel, data: SequenceData) -> SmallDecoderModel:
+    """A given model as a decoder of a task's words; see :func:`.from_gpt2.decoder_from_gpt2`."""
+    lens = decoder_from_gpt2(model, data.source, data.longest_pair + 1)
+    return SmallDecoderModel(lens.eval(), name=model.name, words=data.source)
+
+
+def _shape_of(config: DecoderConfig) -> dict[str, object]:
+    """What :class:`.options.TaskTraining` says of a model's shape."""
+    names = ("n_layers", "d_model", "n_heads", "d_mlp", "norm")
+    return {name: getattr(config, name) for name in names}
+
+
+@public
+@dataclass(frozen=True, kw_only=True)
+class TaskRun(DecoderRun, TaskTraining):
+    """Everything that decides a run."""
+
+    start: str = ""
+    """Digest of the model that is fine-tuned, kept beside the runs; empty: from scratch."""
+
+    def model_config(self, data: SequenceData) -> DecoderConfig:
+        """The model's shape; its context holds the longest source, the separator and target."""
+        return self.shape(d_vocab=len(data.source), n_ctx=data.longest_pair + 1)
+
+    def training(self, data: SequenceData) -> list[EncodedPair]:
+        """The training sequences of this run; those of a larger size hold those of a smaller."""
+        pairs = data.splits["train"]
+        if self.size > len(pairs):
+            raise OptionError(
+                f"size={self.size}: expected at most {len(pairs)}, the training sequences that the "
+                "task has"
+            )
+        order = np.random.default_rng(0).permutation(len(pairs))[: self.size]
+        return [pairs[i] for i in order]
+
+    def check(self, data: SequenceData) -> None:
+        """Refuse what cannot be trained, before anything is."""
+        self.check_shape(self.model_config(data))
+        self.train_config([len(pair) for pair in self.training(data)])
+
+
+def prepared(run: TaskRun, out: Path) -> PreparedRun:
+    """A run of the sweep in ``out``, before its first step."""
+    data = kept(out, run.data, one_sequence=True)
+    if run.init_rate is None:
+        model = kept_start(out, run.start, SmallDecoderModel).lens.train()
+    else:
+        model = SmallDecoder(run.model_config(data))
+        init_weights(model, run.init_rate, seed=run.seed)
+    pairs = run.training(data)
+    curve = {**data.sample(run.n_curve), "train": pairs[: run.n_curve]}
+    objective = TargetSequence(pairs, BOS, curve=curve, batches=ContinuedBatch)
+    schedule = run.train_config(objective.lengths)
+
+    def keep(recorded: dict[str, Any], folder: Path) -> None:
+        steps_per_epoch = schedule.steps_per_epoch(len(pairs), objective.lengths)
+        metadata = {
+            "run": asdict(run),
+            **recorded,
+            "epochs": by_epoch(recorded["losses"], steps_per_epoch),
+            "accuracy": accuracy(model, data),
+            "inside": inside(model),
+        }
+        name = "fine-tuned" if run.init_rate is None else f"γ = {run.init_rate:g}"
+        decoder = SmallDecoderModel(model.cpu().eval(), name=name, words=data.source)
+        keep_run(folder, metadata, decoder)
+
+    return PreparedRun(model, objective, schedule, keep)
+
+
+train, train_many = trainers(TaskRun, prepared)
+
+
+def by_epoch(losses: Sequence[float], steps_per_epoch: int) -> list[dict[str, Any]]:
+    """The last step of each epoch, the first being 1, and the mean loss of its steps (nats a
+    token); the last epoch may be cut short."""
+    rows = []
+    for epoch, first in enumerate(range(0, len(losses), steps_per_epoch), start=1):
+        of_epoch = losses[first : first + steps_per_epoch]
+        rows.append(
+            {"epoch": epoch, "step": first + len(of_epoch), "loss": float(np.mean(of_epoch))}
+        )
+    return rows

@@ -1,4 +1,4 @@
-"""What can be asked of init rate and weight decay on a task of sequences."""
+"""Options of init rate and weight decay on a task of sequences."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from interp_compose._public import public
+from interp_compose.papers.shared.grid.options import Looks, TokenBatches
+from interp_compose.papers.shared.models.shape import DecoderShape
 from interp_compose.studies.core.options import GridOptions, Output, Part, by_default
+from interp_compose.training.config import Optimisation
 
 GAMMAS: Final = "0.5,0.7"
 """The command's init rates, where none are given and no model is."""
@@ -15,35 +18,22 @@ GAMMAS: Final = "0.5,0.7"
 
 @public
 @dataclass(frozen=True, kw_only=True)
-class TaskTraining:
+class TaskTraining(
+    Looks,
+    TokenBatches,
+    Optimisation,
+    DecoderShape,
+    n_heads=4,
+    d_mlp=256,
+    epochs=20,
+    schedule="cosine",
+    warmup_steps=200,
+    n_looks=10,
+):
     """What every run has in common."""
 
-    n_layers: int = 2
-    """Blocks."""
-    d_model: int = 64
-    """Width of the residual stream."""
-    n_heads: int = 4
-    """Attention heads of a block."""
-    d_mlp: int = 256
-    """Neurons of a block."""
     norm: Literal["pre", "post"] = "pre"
     """LayerNorm as in GPT-2 (pre), or after each sum."""
-    epochs: int = 20
-    """Passes over the training sequences."""
-    max_steps: int | None = None
-    """Stop after so many steps; the schedule ends there."""
-    batch_tokens: int = 2048
-    """Tokens per step at most, padding included; sequences of about one length share a batch."""
-    lr: float = 1e-3
-    """Peak learning rate."""
-    schedule: Literal["cosine", "linear", "constant", "inverse_sqrt"] = "cosine"
-    """Of the learning rate after the warm-up."""
-    warmup_steps: int = 200
-    """At most a tenth of the steps."""
-    n_looks: int = 10
-    """Points of the learning curve, and one before training."""
-    n_curve: int = 500
-    """Sequences of each split, training's too, that it is measured on; at the end all are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,10 +71,6 @@ class TaskPhasesCommand:
     run: Part[TaskTraining] = field(default_factory=TaskTraining)
     output: Part[Output] = field(default_factory=Output)
 
-    def preset(self) -> TaskPhasesCommand | None:
-        """The command with the defaults of the model that it names."""
-        if self.paper is None:
-            return None
-        from interp_compose.papers.complexity.studies.task_phases.presets import PRESETS
-
-        return TaskPhasesCommand(run=PRESETS[self.paper])
+    def preset(self) -> str | None:
+        """The file of the model that is named."""
+        return None if self.paper is None else f"task_phases_{self.paper}"

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pandas as pd
 
@@ -21,7 +20,7 @@ from interp_compose.papers.complexity.grid.settings import (
     with_settings,
 )
 from interp_compose.papers.shared.grid.shares import ALL, differences_of, shares_of, summary_of
-from interp_compose.studies.core.result import StudyResult
+from interp_compose.studies.core.grid import GridResult
 from interp_compose.studies.core.tables import Table
 from interp_compose.studies.core.text import (
     LIMITS,
@@ -62,13 +61,12 @@ FITTED: Final = 0.1
 
 @public
 @dataclass(frozen=True, eq=False, repr=False)
-class TaskPhases(StudyResult):
+class TaskPhases(GridResult):
     """Decoders on a task of sequences, over a grid of init rates and weight decays; made by
     :func:`task_phases`."""
 
     SCHEMA = (RUNS, ACCURACY, CURVE, EPOCHS)
     TABLES = ("runs", "accuracy", "curve", "epochs", "summary", "differences")
-    RUNS = ("runs/ (weights and history of each)",)
     FIGURES = (
         "task_phases_accuracy",
         "task_phases_curve",
@@ -78,25 +76,13 @@ class TaskPhases(StudyResult):
         "task_phases_square",
     )
 
-    @classmethod
-    def from_runs(cls, tables: Mapping[str, pd.DataFrame], config: Mapping[str, Any]) -> TaskPhases:
-        """A result of the tables that ``TaskPhases.SCHEMA`` states.
-
-        Raises:
-            InputError: a table or column is missing, foreign or of the wrong type; rows are
-                missing or doubled; counts do not fit.
-        """
-        return cls._checked(tables, config)
-
-    def __post_init__(self) -> None:
-        if "accuracy" in self.frames and "summary" not in self.frames:
-            values = shares_of(with_settings(self.frames["accuracy"]), SETTING)
-            computed = {
-                "summary": summary_of(values, (*SETTING, "split", "kind")),
-                "differences": differences_of(values, "setting", ("size", "split", "kind")),
-            }
-            object.__setattr__(self, "frames", {**self.frames, **computed})
-        super().__post_init__()
+    def computed(self) -> dict[str, pd.DataFrame]:
+        """The shares over seeds, and how settings differ."""
+        values = shares_of(with_settings(self.frames["accuracy"]), SETTING)
+        return {
+            "summary": summary_of(values, (*SETTING, "split", "kind")),
+            "differences": differences_of(values, "setting", ("size", "split", "kind")),
+        }
 
     @property
     def frame(self) -> pd.DataFrame:

@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from interp_compose.errors import OptionError
-from interp_compose.papers.complexity.grid.decoder_run import config_of_runs, runs_of, sizes_of
-from interp_compose.papers.complexity.grid.settings import AXES, KEY
-from interp_compose.papers.complexity.grid.together import plan_of, step_bytes
-from interp_compose.papers.complexity.studies.text_phases.data import encoded
+import numpy as np
+from jaxtyping import Integer
+
+from interp_compose._public import public
+from interp_compose.errors import InputError, OptionError
+from interp_compose.papers.complexity.grid.decoder_grid import (
+    decoder_grid,
+    of_all,
+    places_of,
+    sizes_of,
+    trainers,
+)
+from interp_compose.papers.complexity.grid.decoder_run import DecoderRun, inside
+from interp_compose.papers.complexity.grid.together import step_bytes
+from interp_compose.papers.complexity.models.init import init_weights
+from interp_compose.papers.complexity.models.small_decoder import SmallDecoderModel
+from interp_compose.papers.complexity.studies.text_phases.data import TextData, encoded, kept
 from interp_compose.papers.complexity.studies.text_phases.options import (
     TextPhasesCommand,
     TextTraining,
 )
 from interp_compose.papers.complexity.studies.text_phases.result import TextPhases
-from interp_compose.papers.complexity.studies.text_phases.run import WORK, TextRun
-from interp_compose.papers.shared.grid.grid import numbers, result_of_grid, run_grid
-from interp_compose.papers.works import WORKS
-from interp_compose.runs.sweep import check_options
+from interp_compose.papers.complexity.training.text import NextToken, Windows, total_loss
+from interp_compose.papers.shared.grid.sequence_run import PreparedRun, keep_run
+from interp_compose.papers.shared.models.decoder import SmallDecoder
+from interp_compose.studies.core.grid import Grid, numbers
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.options import GridOptions
 from interp_compose.tasks.corpus import TextCorpus, load_text
 
-MODULE: Final = WORKS[WORK]
-"""Where the functions are that train them."""
+WORK: Final = "text_phases"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +57,7 @@ def text_phases(
     init_rates: Sequence[float],
     weight_decays: Sequence[float],
     out: str | os.PathLike[str],
-    asked: TextPhasesOptions,
+    options: TextPhasesOptions,
 ) -> TextPhases:
     """Train a language model for every init rate, weight decay, number of training tokens and seed,
     and measure the perplexity of held-out text (complexity control, section VII, Fig. 7D).
@@ -66,7 +77,7 @@ def text_phases(
         init_rates: γ; a larger one is a smaller initialisation.
         weight_decays: of AdamW, on every parameter.
         out: folder for the runs: data, histories and weights.
-        asked: every option.
+        options: every option.
 
     Raises:
         OptionError: a grid that is empty or repeats; a shape, a rate, a vocabulary or a size that
@@ -74,64 +85,104 @@ def text_phases(
         InputError: the training part is shorter than a context; ``out`` holds another sweep.
         ModelError: runs failed; the others are kept. Names the first and its log.
     """
-    check_options(asked.where, asked.workers, asked.slurm)
-    runs = _runs(corpus, init_rates, weight_decays, asked)
-    encoded(corpus, runs[0].vocab_size).keep(Path(out).absolute())
-
-    def bytes_of_each() -> int:
-        first = runs[0]
-        shape = first.shape(d_vocab=first.vocab_size, n_ctx=first.n_ctx)
-        n_tokens = first.batch_size * first.n_ctx
-        return step_bytes(shape, n_tokens, first.n_ctx, n_tokens)
-
-    plan = plan_of(WORK, MODULE, runs, asked, bytes_of_each)
-    return result_of_grid(TextPhases, plan, KEY, _config(corpus, runs), out, asked)
-
-
-def _runs(
-    corpus: TextCorpus,
-    init_rates: Sequence[float],
-    weight_decays: Sequence[float],
-    asked: TextPhasesOptions,
-) -> list[TextRun]:
-    shape = asked.run or TextTraining()
-    common, sizes = {**asdict(shape), "data": ""}, 0 if asked.sizes is None else asked.sizes
-    asked_for = runs_of(TextRun, common, init_rates, weight_decays, sizes, asked)
-    data = encoded(corpus, shape.vocab_size)
-    most = len(data.train) - 1
-    runs = [
-        replace(run, data=data.digest, size=most if asked.sizes is None else run.size)
-        for run in asked_for
-    ]
-    for run in runs:
-        if run.seed == runs[0].seed:
-            run.check(data)
-    return runs
-
-
-def _config(corpus: TextCorpus, runs: Sequence[TextRun]) -> dict[str, Any]:
-    """What a result says of itself."""
-    report = {**corpus.report, **encoded(corpus, runs[0].vocab_size).report}
-    return config_of_runs(WORK, corpus.name, report, runs)
+    return _grid(corpus, init_rates, weight_decays, options).train(out, options)
 
 
 def run(command: TextPhasesCommand) -> TextPhases:
-    """The command ``interp-compose phases --task text``: train what is missing, and write."""
+    """The command ``interp-compose phases --task text``."""
     source = command.source
     if source.data_dir is None:
         raise OptionError("--data-dir is missing: expected a text file, or a folder of them")
     rates = numbers(command.gammas, "gammas")
     decays = numbers(command.weight_decays, "weight_decays")
     sizes = sizes_of(command.sizes)
-    given: Mapping[str, Any] = {**vars(command.grid), "sizes": sizes, "run": command.run}
-    asked = TextPhasesOptions(**given)
+    options = TextPhasesOptions(**vars(command.grid), sizes=sizes, run=command.run)
     corpus = load_text(source.data_dir, documents=source.documents, held_out=source.held_out)
-    return run_grid(
-        command.output,
+    return _grid(corpus, rates, decays, options).command(command.output, options)
+
+
+def _grid(
+    corpus: TextCorpus,
+    init_rates: Sequence[float],
+    weight_decays: Sequence[float],
+    options: TextPhasesOptions,
+) -> Grid[TextPhases]:
+    shape = options.run or TextTraining()
+    places = places_of(init_rates, weight_decays, options.sizes, options)
+    data = encoded(corpus, shape.vocab_size)
+    most = len(data.train) - 1
+    runs = [TextRun(**asdict(shape), **place, data=data.digest) for place in of_all(places, most)]
+
+    def bytes_of_each() -> int:
+        n_tokens = shape.batch_size * shape.n_ctx
+        of_run = runs[0].shape(d_vocab=shape.vocab_size, n_ctx=shape.n_ctx)
+        return step_bytes(of_run, n_tokens, shape.n_ctx, n_tokens)
+
+    return decoder_grid(
         TextPhases,
-        _config(corpus, _runs(corpus, rates, decays, asked)),
-        list(AXES),
-        lambda bar: text_phases(
-            corpus, rates, decays, command.output.out, **{**given, "progress": bar}
-        ),
+        WORK,
+        runs,
+        options,
+        task=corpus.name,
+        report={**corpus.report, **data.report},
+        check=lambda run: run.check(data),
+        keep=data.keep,
+        bytes_of_each=bytes_of_each,
     )
+
+
+@public
+@dataclass(frozen=True, kw_only=True)
+class TextRun(DecoderRun, TextTraining):
+    """Everything that decides a run."""
+
+    def training(self, data: TextData) -> Integer[np.ndarray, "token"]:
+        """The tokens of this run; those of a larger size begin with those of a smaller.
+
+        Raises:
+            InputError: the training part is shorter than a context.
+            OptionError: a size that is, or that is more than there is.
+        """
+        most = len(data.train) - 1
+        if most < self.n_ctx:
+            raise InputError(
+                f"the training part of the text has {most} tokens, and a context n_ctx="
+                f"{self.n_ctx}; give more text, or take a shorter context"
+            )
+        if not self.n_ctx <= self.size <= most:
+            raise OptionError(
+                f"size={self.size}: expected n_ctx={self.n_ctx} to {most} training tokens"
+            )
+        return data.train[: self.size + 1]
+
+    def check(self, data: TextData) -> None:
+        """Refuse what cannot be trained, before anything is."""
+        self.check_shape(self.shape(d_vocab=self.vocab_size, n_ctx=self.n_ctx))
+        self.train_config(Windows.of(self.training(data), self.n_ctx).lengths)
+
+
+def prepared(run: TextRun, out: Path) -> PreparedRun:
+    """A run of the sweep in ``out``, before its first step."""
+    data = kept(out, run.data)
+    model = SmallDecoder(run.shape(d_vocab=run.vocab_size, n_ctx=run.n_ctx))
+    assert run.init_rate is not None
+    init_weights(model, run.init_rate, seed=run.seed)
+    stream = run.training(data)
+    windows = Windows.of(stream, run.n_ctx)
+    held_out = Windows.by_document(data.held_out, run.n_ctx, 0)
+    seen = Windows.by_document(stream[: run.n_curve * (run.n_ctx + 1)], run.n_ctx, 0)
+    curve = {"held-out": held_out.first(run.n_curve), "train": seen.first(run.n_curve)}
+    objective = NextToken(windows, curve)
+
+    def keep(recorded: dict[str, Any], folder: Path) -> None:
+        n = sum(held_out.lengths)
+        measured = {"loss": total_loss(model, held_out) / n, "n": n, "n_bytes": data.held_out_bytes}
+        metadata = {"run": asdict(run), **recorded}
+        metadata |= {"held_out": [measured], "inside": inside(model)}
+        decoder, name = model.cpu().eval(), f"γ = {run.init_rate:g}"
+        keep_run(folder, metadata, SmallDecoderModel(decoder, name=name, tokenizer=data.tokenizer))
+
+    return PreparedRun(model, objective, run.train_config(objective.lengths), keep)
+
+
+train, train_many = trainers(TextRun, prepared)

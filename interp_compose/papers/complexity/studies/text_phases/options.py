@@ -1,4 +1,4 @@
-"""What can be asked of init rate and weight decay in language modelling."""
+"""Options of init rate and weight decay in language modelling."""
 
 from __future__ import annotations
 
@@ -7,47 +7,37 @@ from pathlib import Path
 from typing import Literal
 
 from interp_compose._public import public
+from interp_compose.papers.shared.grid.options import Looks
+from interp_compose.papers.shared.models.shape import DecoderShape
 from interp_compose.studies.core.options import GridOptions, Output, Part
+from interp_compose.training.config import InParts, Optimisation
 
 
 @public
 @dataclass(frozen=True, kw_only=True)
-class TextTraining:
+class TextTraining(
+    Looks,
+    InParts,
+    Optimisation,
+    DecoderShape,
+    d_model=128,
+    n_heads=4,
+    d_mlp=512,
+    epochs=100,
+    max_steps=2000,
+    schedule="cosine",
+    warmup_steps=200,
+    n_looks=10,
+    n_curve=200,
+):
     """What every run has in common."""
 
     vocab_size: int = 2048
     """Entries of the vocabulary: bytes, and byte pairs that are merged on the training part."""
     n_ctx: int = 128
     """Tokens of a context."""
-    n_layers: int = 2
-    """Blocks."""
-    d_model: int = 128
-    """Width of the residual stream."""
-    n_heads: int = 4
-    """Attention heads of a block."""
-    d_mlp: int = 512
-    """Neurons of a block."""
-    epochs: int = 100
-    """Passes over the training tokens, at most."""
-    max_steps: int | None = 2000
-    """Stop after so many steps; the schedule ends there."""
     batch_size: int = 16
     """Contexts per step."""
-    accumulate: int = 1
-    """Parts of a batch that are run one after another, where memory is short."""
-    precision: Literal["float32", "bfloat16"] = "float32"
-    """Of the forward pass in training; what is measured is in float32."""
-    lr: float = 1e-3
-    """Peak learning rate."""
-    schedule: Literal["cosine", "linear", "constant", "inverse_sqrt"] = "cosine"
-    """Of the learning rate after the warm-up."""
-    warmup_steps: int = 200
-    """At most a tenth of the steps."""
-    n_looks: int = 10
-    """Points of the learning curve, and one before training."""
-    n_curve: int = 200
-    """Windows of held-out and of training documents that it is measured on; at the end all of the
-    held-out part is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,10 +71,6 @@ class TextPhasesCommand:
     run: Part[TextTraining] = field(default_factory=TextTraining)
     output: Part[Output] = field(default_factory=Output)
 
-    def preset(self) -> TextPhasesCommand | None:
-        """The command with the defaults of the paper's setting, where it is asked for."""
-        if not self.paper:
-            return None
-        from interp_compose.papers.complexity.studies.text_phases.presets import PAPER
-
-        return PAPER
+    def preset(self) -> str | None:
+        """The file of the paper's setting, where it is asked for."""
+        return "text_phases" if self.paper else None

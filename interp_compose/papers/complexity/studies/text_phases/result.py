@@ -21,7 +21,7 @@ from interp_compose.papers.complexity.grid.settings import (
     with_settings,
 )
 from interp_compose.papers.shared.grid.shares import differences_of, summary_of
-from interp_compose.studies.core.result import StudyResult
+from interp_compose.studies.core.grid import GridResult
 from interp_compose.studies.core.tables import Table
 from interp_compose.studies.core.text import (
     LIMITS,
@@ -72,43 +72,30 @@ def measures_of(held_out: pd.DataFrame) -> pd.DataFrame:
 def summary_of_text(values: pd.DataFrame) -> pd.DataFrame:
     """:attr:`TextPhases.frame` of what :func:`measures_of` gave: the interval of perplexity is that
     of the loss, exponentiated."""
-    found = summary_of(values, (*SETTING, "measure"), most=math.inf)
-    of = {name: found["measure"] == name for name in ("loss", "perplexity")}
-    nats = found.loc[of["loss"], ["low", "high"]].clip(upper=MOST_NATS)
-    found.loc[of["perplexity"], ["low", "high"]] = np.exp(nats.to_numpy())
-    return found
+    summary = summary_of(values, (*SETTING, "measure"), most=math.inf)
+    of = {name: summary["measure"] == name for name in ("loss", "perplexity")}
+    nats = summary.loc[of["loss"], ["low", "high"]].clip(upper=MOST_NATS)
+    summary.loc[of["perplexity"], ["low", "high"]] = np.exp(nats.to_numpy())
+    return summary
 
 
 @public
 @dataclass(frozen=True, eq=False, repr=False)
-class TextPhases(StudyResult):
+class TextPhases(GridResult):
     """Language models over a grid of init rates and weight decays; made by :func:`text_phases`."""
 
     SCHEMA = (RUNS, HELD_OUT, CURVE)
     TABLES = ("runs", "held_out", "curve", "summary", "differences")
-    RUNS = ("runs/ (weights and history of each)",)
     FIGURES = ("text_phases_perplexity", "text_phases_curve", "text_phases_map")
 
-    @classmethod
-    def from_runs(cls, tables: Mapping[str, pd.DataFrame], config: Mapping[str, Any]) -> TextPhases:
-        """A result of the tables that ``TextPhases.SCHEMA`` states.
-
-        Raises:
-            InputError: a table or column is missing, foreign or of the wrong type; rows are
-                missing or doubled; counts do not fit.
-        """
-        return cls._checked(tables, config)
-
-    def __post_init__(self) -> None:
-        if "held_out" in self.frames and "summary" not in self.frames:
-            values = measures_of(self.frames["held_out"])
-            losses = values[values["measure"] == "loss"]
-            computed = {
-                "summary": summary_of_text(values),
-                "differences": differences_of(losses, "setting", ("size",)),
-            }
-            object.__setattr__(self, "frames", {**self.frames, **computed})
-        super().__post_init__()
+    def computed(self) -> dict[str, pd.DataFrame]:
+        """The means over seeds, and how settings differ."""
+        values = measures_of(self.frames["held_out"])
+        losses = values[values["measure"] == "loss"]
+        return {
+            "summary": summary_of_text(values),
+            "differences": differences_of(losses, "setting", ("size",)),
+        }
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -139,8 +126,8 @@ class TextPhases(StudyResult):
         measured = dict(list(self.frame.groupby("measure")))
         rows = measured["perplexity"].merge(ranks, on=[*SETTING[1:]])
         for name in ("loss", "bits_per_byte"):
-            own = measured[name].rename(columns={"mean": name})
-            rows = rows.merge(own[[*SETTING, name]], on=[*SETTING])
+            means = measured[name].rename(columns={"mean": name})
+            rows = rows.merge(means[[*SETTING, name]], on=[*SETTING])
         rows["seeds"] = spans(rows["smallest"], rows["largest"], 2)
         shown = (("setting", "setting", "<20"), ("size", "size", ">12"))
         columns = (
@@ -153,8 +140,8 @@ class TextPhases(StudyResult):
         )
         n = int(rows["n"].iloc[0])
         head = f"perplexity of {n:,} held-out tokens: mean, smallest to largest seed"
-        told = differences_told(self.differences, shown, "nats a token", scale=1.0, digits=3)
-        return self._told([head, "", *text_table(rows, columns), *told])
+        differences = differences_told(self.differences, shown, "nats a token", scale=1.0, digits=3)
+        return self._told([head, "", *text_table(rows, columns), *differences])
 
     def sentences(self) -> list[str]:
         """The perplexity of each setting with the most training tokens, and what differs most."""
@@ -170,16 +157,16 @@ class TextPhases(StudyResult):
     def figures(self) -> dict[str, ChartFigure]:
         """Perplexity by training tokens, and the loss over training with the most of them; by init
         rate and weight decay, where both vary."""
-        from interp_compose.papers.complexity.studies.text_phases.figures import (
-            map_figure,
-            perplexity_figure,
+        from interp_compose.papers.shared.grid.figures import (
+            about_decoders,
+            curve_figure,
+            grid_figure,
         )
-        from interp_compose.papers.shared.grid.figures import about_decoders, curve_figure
 
         curve = self.frames["curve"]
         largest = int(curve["size"].max())
         last = with_settings(curve[curve["size"] == largest])
-        found = {
+        figures = {
             "text_phases_perplexity": perplexity_figure(self.frame, self.config),
             "text_phases_curve": curve_figure(
                 last,
@@ -191,6 +178,31 @@ class TextPhases(StudyResult):
                 of="tokens",
             ),
         }
-        if (grid := map_figure(self.frame, self.config)) is not None:
-            found["text_phases_map"] = grid
-        return found
+        over_grid = grid_figure(
+            _perplexity(self.frame),
+            self.config,
+            by="split",
+            title="perplexity",
+            unit="training tokens",
+            y_is_share=False,
+        )
+        return figures if over_grid is None else {**figures, "text_phases_map": over_grid}
+
+
+def perplexity_figure(summary: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
+    """Perplexity of the held-out text, by the number of training tokens."""
+    from interp_compose.papers.shared.grid.figures import size_figure
+
+    return size_figure(
+        _perplexity(summary),
+        config,
+        by="split",
+        title="perplexity of held-out text",
+        x_title="training tokens",
+        y_title="perplexity",
+        y_is_share=False,
+    )
+
+
+def _perplexity(summary: pd.DataFrame) -> pd.DataFrame:
+    return summary[summary["measure"] == "perplexity"].assign(split="")

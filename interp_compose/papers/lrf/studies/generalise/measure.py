@@ -18,7 +18,6 @@ from interp_compose.papers.lrf.studies.generalise.options import (
 )
 from interp_compose.papers.lrf.studies.generalise.result import Generalisation
 from interp_compose.papers.lrf.studies.generalise.run import PLACE, WORK, SequenceRun
-from interp_compose.papers.shared.grid.grid import result_of_grid, run_grid, seeds_of
 from interp_compose.papers.shared.grid.sequence_data import (
     SequenceData,
     check_measured,
@@ -29,6 +28,7 @@ from interp_compose.papers.works import WORKS
 from interp_compose.runs.checksums import digest_of
 from interp_compose.runs.folder import SweepPlan
 from interp_compose.runs.sweep import check_options
+from interp_compose.studies.core.grid import result_of_grid, run_grid, seeds_of
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.tasks.sequences import SequenceTask, load_sequences, report_of
 

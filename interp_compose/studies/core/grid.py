@@ -1,13 +1,20 @@
-"""Studies whose result is of a grid of training runs, which a later call may enlarge."""
+"""Studies whose result is of a grid of training runs, which a later call may enlarge.
+
+Such a study is three things: the configurations of its runs, made of its options and checked (a
+:class:`Grid`); a function that trains one run and leaves the rows that it measured in ``run.json``;
+and a :class:`GridResult`, whose ``SCHEMA`` names the tables that the rows of all runs make. Its
+function is :meth:`Grid.train`, its command :meth:`Grid.command`.
+"""
 
 from __future__ import annotations
 
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -16,13 +23,14 @@ from interp_compose._versions import gathered_versions
 from interp_compose.errors import InputError, OptionError
 from interp_compose.runs.files import read_json
 from interp_compose.runs.folder import SweepPlan, resolve, versions_of
-from interp_compose.runs.sweep import sweep
+from interp_compose.runs.sweep import check_options, sweep
 from interp_compose.studies.core.options import Execution, GridOptions, Output
 from interp_compose.studies.core.output import check_folder, check_larger, write_result
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table
 
 R = TypeVar("R", bound=StudyResult)
+ResultT = TypeVar("ResultT", bound="GridResult")
 Study = Callable[[bool], R]
 
 RESULT: Final = "run.json"
@@ -32,6 +40,93 @@ MOST_SEED: Final = 2**31
 """The largest first seed."""
 MOST: Final = 10_000
 """Values of one axis, at most; more are almost certainly a mistake."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Grid(Generic[R]):
+    """The runs of a study, none of them trained yet, each checked.
+
+    Attributes:
+        result: the class of what comes of them.
+        plan: what is done, each run with its configuration.
+        place: the fields of a configuration that tell a run from all others, in the tables.
+        config: what the result says of itself.
+        axes: the keys of ``config`` of which a later call may hold more values.
+        keep: writes what the runs read into the folder that they share.
+        frames: tables of the result's schema that are not the runs'.
+    """
+
+    result: type[R]
+    plan: SweepPlan
+    place: Sequence[str]
+    config: Mapping[str, Any]
+    axes: Sequence[str]
+    keep: Callable[[Path], object] = lambda out: None
+    frames: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+
+    def train(self, out: str | os.PathLike[str], execution: Execution) -> R:
+        """Train what is missing in ``out``, and make a result of the tables of all runs.
+
+        Raises:
+            OptionError: options that do not go with ``where``.
+            InputError: ``out`` holds another sweep.
+            ModelError: runs failed; the others are kept. Names the first and its log.
+        """
+        check_options(execution.where, execution.workers, execution.slurm)
+        self.keep(Path(out).absolute())
+        folders = swept(self.plan, out, execution)
+        places = [{name: run[name] for name in self.place} for run in self.plan.configs]
+        return self.result(
+            config=dict(self.config),
+            frames={**gathered(self.result.SCHEMA, places, folders), **self.frames},
+            versions=gathered_versions({folder.name: versions_of(folder) for folder in folders}),
+        )
+
+    def command(self, output: Output, execution: Execution) -> R:
+        """Look at the folder, train what is missing, and write tables, figures and report.
+
+        Raises:
+            InputError: the folder holds another study's result, or that of a larger grid, and
+                ``overwrite`` is off.
+            ModelError: as :meth:`train`.
+        """
+        out, overwrite = output.out, output.overwrite
+        settings = {name: value for name, value in self.config.items() if name not in self.axes}
+        check_folder(out, self.result, settings, overwrite=overwrite)
+        if not overwrite:
+            check_larger(out, {name: self.config[name] for name in self.axes})
+        result = self.train(out, replace(execution, progress=not output.quiet))
+        write_result(out, result, overwrite=overwrite, grows=self.axes)
+        return result
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GridResult(StudyResult):
+    """The tables of all runs of a grid, and those that are computed of them."""
+
+    RUNS = ("runs/ (weights and history of each)",)
+
+    @classmethod
+    def from_runs(
+        cls: type[ResultT], tables: Mapping[str, pd.DataFrame], config: Mapping[str, Any]
+    ) -> ResultT:
+        """A result of the tables that ``SCHEMA`` states.
+
+        Raises:
+            InputError: a table or column is missing, foreign or of the wrong type; rows are
+                missing or doubled; counts do not fit.
+        """
+        return cls._checked(tables, config)
+
+    def computed(self) -> Mapping[str, pd.DataFrame]:
+        """The tables beside those of the schema, from these."""
+        raise NotImplementedError
+
+    def __post_init__(self) -> None:
+        measured = {table.name for table in self.SCHEMA}
+        if measured <= self.frames.keys() and not {*self.TABLES} <= self.frames.keys():
+            object.__setattr__(self, "frames", {**self.frames, **self.computed()})
+        super().__post_init__()
 
 
 def run_grid(

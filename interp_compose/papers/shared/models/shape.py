@@ -1,0 +1,21 @@
+"""The sizes of a decoder that do not come from its data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from interp_compose.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecoderShape(Settings):
+    """The sizes of a decoder that do not come from its data."""
+
+    n_layers: int = 2
+    """Blocks."""
+    d_model: int = 64
+    """Width of the residual stream."""
+    n_heads: int = 1
+    """Attention heads of a block."""
+    d_mlp: int = 128
+    """Neurons of a block."""
