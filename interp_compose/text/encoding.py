@@ -10,29 +10,37 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int
 
-from interp_compose.errors import AlignmentError
+from interp_compose.errors import AlignmentError, PromptError
 
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
     """Every token of a batch, text after text.
 
-    ``special`` marks the tokens that the tokenizer adds (BOS, CLS, SEP, ...); a special token in
-    the text itself is a token like any other.
+    ``special`` marks the tokens that the tokenizer adds (BOS, CLS, SEP, ...), ``written`` special
+    tokens of the text itself, such as those of a chat template.
     """
 
     ids: Int[np.ndarray, "token"]
     offsets: Int[np.ndarray, "token 2"]
     special: Bool[np.ndarray, "token"]
+    written: Bool[np.ndarray, "token"]
     text_of: Int[np.ndarray, "token"]
     counts: Int[np.ndarray, "text"]
 
 
-def encode(tokenizer: Any, texts: Sequence[str], *, offsets: bool = True) -> Encoded:
-    """Encode ``texts`` with the tokenizer's special tokens, never truncated or padded.
+def encode(
+    tokenizer: Any, texts: Sequence[str], *, offsets: bool = True, first: int = 0
+) -> Encoded:
+    """Encode ``texts`` with the tokenizer's special tokens, never truncated or padded; messages
+    count them from ``first``.
 
     Offsets come from a fast tokenizer; from a slow one by decoding prefixes (:func:`_by_prefix`).
     With ``offsets=False`` they are not computed and all zero.
+
+    Raises:
+        PromptError: a text begins, or ends, with the very token that the tokenizer adds there.
+        AlignmentError: ids without offsets, or without marks of the special ones.
     """
     fast = bool(getattr(tokenizer, "is_fast", False))
     out = tokenizer(
@@ -53,6 +61,15 @@ def encode(tokenizer: Any, texts: Sequence[str], *, offsets: bool = True) -> Enc
                 f"{type(tokenizer).__name__} gives {len(row)} tokens for {text!r} and marks "
                 f"{len(mask)} as special or not; use the fast version of this tokenizer"
             )
+    for number, (row, mask) in enumerate(zip(ids, masks, strict=True), start=first):
+        for added, beside in ((0, 1), (-1, -2)):
+            if len(row) > 1 and row[added] == row[beside] and mask[added] > mask[beside]:
+                token = tokenizer.convert_ids_to_tokens([row[added]])[0]
+                raise PromptError(
+                    f"example {number}: its text {'begins' if beside == 1 else 'ends'} with the "
+                    f"special token {token!r}, which the tokenizer adds itself, so that the model "
+                    "would read it twice; leave it out of the text"
+                )
     total = int(counts.sum())
     special = np.fromiter(chain.from_iterable(masks), bool, total)
     pairs: Iterable[tuple[int, int]]
@@ -67,10 +84,15 @@ def encode(tokenizer: Any, texts: Sequence[str], *, offsets: bool = True) -> Enc
         )
     ranges = np.fromiter(chain.from_iterable(pairs), np.int64, 2 * total).reshape(total, 2)
     ranges[special] = 0
+    flat = np.fromiter(chain.from_iterable(ids), np.int64, total)
+    # An unknown word's token is no special one, though tokenizers list it among them.
+    unknown = getattr(tokenizer, "unk_token_id", None)
+    names = [one for one in getattr(tokenizer, "all_special_ids", ()) if one != unknown]
     return Encoded(
-        ids=np.fromiter(chain.from_iterable(ids), np.int64, total),
+        ids=flat,
         offsets=ranges,
         special=special,
+        written=np.isin(flat, names) & ~special,
         text_of=np.repeat(np.arange(len(ids)), counts),
         counts=counts,
     )

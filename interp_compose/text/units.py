@@ -123,6 +123,8 @@ def tokenize_prompts(
     (:func:`.constituents.tree_spans`), and who parses (:func:`.parsers.parse_spans`); without a
     parser the examples' own trees are read.
 
+    Special tokens, those that the text itself has included, are in no unit.
+
     Raises ``OptionError`` for an unknown unit or an option of another unit, ``PromptError`` for
     an empty prompt, ``SpanError`` for missing or impossible spans, ``AlignmentError`` where
     tokens and text cannot be matched with certainty.
@@ -143,7 +145,7 @@ def tokenize_prompts(
     for first in range(0, len(rows), _BATCH):
         batch = slice(first, first + _BATCH)
         axis = alignment.lay_out([row.prompt for row in rows[batch]], first)
-        encoded = encode(tokenizer, axis.prompts)
+        encoded = encode(tokenizer, axis.prompts, first=first)
         if unit == "pretoken":
             starts = _pretoken_starts(tokenizer, axis, encoded)
         elif unit == "span":
@@ -163,8 +165,13 @@ def tokenize_prompts(
         )
         ends = np.cumsum(encoded.counts).tolist()
         for prompt, low, high in zip(axis.prompts, [0, *ends], ends, strict=False):
+            of_prompt = groups[low:high]
+            if encoded.written[low:high].any():
+                of_prompt = np.where(encoded.written[low:high], -1, of_prompt)
+                _, numbers = np.unique(of_prompt, return_inverse=True)
+                of_prompt = numbers - 1  # 0, 1, … again: -1 is among them, as the smallest
             out.append(
-                TokenizedPrompt(prompt, encoded.ids[low:high], groups[low:high], offsets[low:high])
+                TokenizedPrompt(prompt, encoded.ids[low:high], of_prompt, offsets[low:high])
             )
     return out
 
