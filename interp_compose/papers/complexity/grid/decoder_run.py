@@ -43,8 +43,8 @@ class DecoderRun:
 
     def shape(self, *, d_vocab: int, n_ctx: int) -> DecoderConfig:
         """The model's shape."""
-        given = _of(self, DecoderConfig)
-        return DecoderConfig(**given | {"d_vocab": d_vocab, "n_ctx": n_ctx})
+        settings = _settings_of(self, DecoderConfig)
+        return DecoderConfig(**settings | {"d_vocab": d_vocab, "n_ctx": n_ctx})
 
     def train_config(self, lengths: Sequence[int]) -> TrainConfig:
         """AdamW (β₂ = .999) on every parameter; ``lengths`` are the examples' tokens.
@@ -52,13 +52,13 @@ class DecoderRun:
         Raises:
             OptionError: a number that cannot be.
         """
-        looks = {name: getattr(self, name) for name in ("n_looks", "n_curve", "size")}
-        for name, value in looks.items():
+        counts = {name: getattr(self, name) for name in ("n_looks", "n_curve", "size")}
+        for name, value in counts.items():
             if value < 1:
                 raise OptionError(f"{name}={value!r}: expected 1 or more")
-        config = TrainConfig(**_of(self, TrainConfig))
+        config = TrainConfig(**_settings_of(self, TrainConfig))
         total = config.total_steps(len(lengths), lengths)
-        return replace(config, evaluate_every=max(1, -(-total // looks["n_looks"])))
+        return replace(config, evaluate_every=max(1, -(-total // counts["n_looks"])))
 
     def check_shape(self, shape: DecoderConfig) -> None:
         """Refuse a shape, or an init rate, that cannot be."""
@@ -71,7 +71,7 @@ class DecoderRun:
 R = TypeVar("R", bound=DecoderRun)
 
 
-def _of(run: DecoderRun, kind: type) -> dict[str, Any]:
+def _settings_of(run: DecoderRun, kind: type) -> dict[str, Any]:
     names = {each.name for each in fields(kind)}
     return {name: value for name, value in asdict(run).items() if name in names}
 
@@ -82,21 +82,21 @@ def runs_of(
     init_rates: Sequence[float] | None,
     weight_decays: Sequence[float],
     sizes: Sequence[int] | int,
-    asked: GridOptions,
+    options: GridOptions,
 ) -> list[R]:
     """Every run of a grid, those of the first seed first; ``sizes`` as one number: it is the only
-    one, and was not asked. ``init_rates`` as None: the model is given.
+    one, and was not given. ``init_rates`` as None: the model is given.
 
     Raises:
         OptionError: an axis that is empty, repeats, or holds what cannot be.
     """
     decays = checked(weight_decays, "weight_decays")
     rates = [None] if init_rates is None else checked(init_rates, "init_rates")
-    each = [sizes] if isinstance(sizes, int) else [int(one) for one in checked(sizes, "sizes")]
+    size_axis = [sizes] if isinstance(sizes, int) else [int(one) for one in checked(sizes, "sizes")]
     return [
         kind(**common, init_rate=rate, weight_decay=decay, size=size, seed=seed)
-        for seed in seeds_of(asked)
-        for size, decay, rate in product(each, decays, rates)
+        for seed in seeds_of(options)
+        for size, decay, rate in product(size_axis, decays, rates)
     ]
 
 

@@ -52,16 +52,17 @@ def plan_of(
     work: str,
     module: str,
     runs: Sequence[DecoderRun],
-    asked: Execution,
+    execution: Execution,
     bytes_of_each: Callable[[], int],
 ) -> SweepPlan:
     """Runs one by one (``train`` of a module); with a GPU, and ``where`` "here", as many at a time
     as its memory holds of those that follow each other and see the same batches
     (``train_many``)."""
     configs = [asdict(run) for run in runs]
-    alike = len({(run.init_rate, run.weight_decay) for run in runs})
-    of_one = any(configs[0].get(name, value) != value for name, value in OF_ONE.items())
-    if asked.where == "here" and alike > 1 and not of_one and torch.cuda.is_available():
+    n_alike = len({(run.init_rate, run.weight_decay) for run in runs})
+    is_alone = any(configs[0].get(name, value) != value for name, value in OF_ONE.items())
+    if execution.where == "here" and n_alike > 1 and not is_alone and torch.cuda.is_available():
         memory = torch.cuda.get_device_properties(0).total_memory
-        return SweepPlan(work, configs, fit(bytes_of_each(), alike, memory), f"{module}:train_many")
+        n_together = fit(bytes_of_each(), n_alike, memory)
+        return SweepPlan(work, configs, n_together, f"{module}:train_many")
     return SweepPlan(work, configs, None, f"{module}:train")

@@ -62,7 +62,7 @@ def task_phases(
     init_rates: Sequence[float],
     weight_decays: Sequence[float],
     out: str | os.PathLike[str],
-    asked: TaskPhasesOptions,
+    options: TaskPhasesOptions,
 ) -> TaskPhases:
     """Train a decoder for every init rate, weight decay, size of the training set and seed, and
     measure what it gets right of each split (complexity control, section VII, Fig. 7).
@@ -79,7 +79,7 @@ def task_phases(
         init_rates: γ; a larger one is a smaller initialisation. Empty with ``model``.
         weight_decays: of AdamW, on every parameter.
         out: folder for the runs: data, histories and weights.
-        asked: every option.
+        options: every option.
 
     Raises:
         OptionError: a grid that is empty or repeats; a shape, a rate or a size that cannot be;
@@ -88,10 +88,10 @@ def task_phases(
         InputError: ``out`` holds another sweep.
         ModelError: runs failed; the others are kept. Names the first and its log.
     """
-    check_options(asked.where, asked.workers, asked.slurm)
+    check_options(options.where, options.workers, options.slurm)
     check_measured(task)
-    start = _start(task, init_rates, asked)
-    runs = _runs(task, init_rates, weight_decays, asked, start)
+    start = _start(task, init_rates, options)
+    runs = _runs(task, init_rates, weight_decays, options, start)
     keep(task.splits, Path(out).absolute())
     if start is not None:
         keep_start(start, Path(out).absolute())
@@ -100,23 +100,23 @@ def task_phases(
         shape = runs[0].model_config(SequenceData.of(task.splits, one_sequence=True))
         return step_bytes(shape, runs[0].batch_tokens, shape.n_ctx, runs[0].batch_tokens)
 
-    plan = plan_of(WORK, MODULE, runs, asked, bytes_of_each)
-    return result_of_grid(TaskPhases, plan, KEY, _config(task, runs, start), out, asked)
+    plan = plan_of(WORK, MODULE, runs, options, bytes_of_each)
+    return result_of_grid(TaskPhases, plan, KEY, _config(task, runs, start), out, options)
 
 
 def _runs(
     task: SequenceTask,
     init_rates: Sequence[float],
     weight_decays: Sequence[float],
-    asked: TaskPhasesOptions,
+    options: TaskPhasesOptions,
     start: SmallDecoderModel | None,
 ) -> list[TaskRun]:
-    common = {**asdict(asked.run or TaskTraining()), "data": digest_of(plain(task.splits))}
+    common = {**asdict(options.run or TaskTraining()), "data": digest_of(plain(task.splits))}
     if start is not None:
         common |= {**shape_of(start.lens.cfg), "start": weights_digest(start)}
-    sizes = len(task.splits["train"]) if asked.sizes is None else asked.sizes
+    sizes = len(task.splits["train"]) if options.sizes is None else options.sizes
     rates = None if start is not None else init_rates
-    runs = runs_of(TaskRun, common, rates, weight_decays, sizes, asked)
+    runs = runs_of(TaskRun, common, rates, weight_decays, sizes, options)
     data = SequenceData.of(task.splits, one_sequence=True)
     for run in runs:
         if run.seed == runs[0].seed:
@@ -125,19 +125,19 @@ def _runs(
 
 
 def _start(
-    task: SequenceTask, init_rates: Sequence[float], asked: TaskPhasesOptions
+    task: SequenceTask, init_rates: Sequence[float], options: TaskPhasesOptions
 ) -> SmallDecoderModel | None:
     """The given model on the task's words."""
-    if asked.model is None:
+    if options.model is None:
         return None
     if init_rates:
         raise OptionError(
-            f"init_rates={list(init_rates)!r} with the model {asked.model.name!r}, which has its "
+            f"init_rates={list(init_rates)!r} with the model {options.model.name!r}, which has its "
             "weights already: leave them out (init_rates=(); no --gammas)"
         )
-    start = start_of(asked.model, SequenceData.of(task.splits, one_sequence=True))
+    start = start_of(options.model, SequenceData.of(task.splits, one_sequence=True))
     default = TaskTraining()
-    check_shape_left_out(asked.model, shape_of(start.lens.cfg), asked.run or default, default)
+    check_shape_left_out(options.model, shape_of(start.lens.cfg), options.run or default, default)
     return start
 
 
@@ -158,21 +158,21 @@ def run(command: TaskPhasesCommand) -> TaskPhases:
     decays = numbers(command.weight_decays, "weight_decays")
     sizes = sizes_of(command.sizes)
     model = None if command.model is None else load_model(command.model)
-    given: Mapping[str, Any] = {
+    values: Mapping[str, Any] = {
         **vars(command.grid),
         "sizes": sizes,
         "run": command.run,
         "model": model,
     }
-    asked = TaskPhasesOptions(**given)
+    options = TaskPhasesOptions(**values)
     check_measured(task)
-    start = _start(task, rates, asked)
+    start = _start(task, rates, options)
     return run_grid(
         command.output,
         TaskPhases,
-        _config(task, _runs(task, rates, decays, asked, start), start),
+        _config(task, _runs(task, rates, decays, options, start), start),
         list(AXES),
         lambda bar: task_phases(
-            task, rates, decays, command.output.out, **{**given, "progress": bar}
+            task, rates, decays, command.output.out, **{**values, "progress": bar}
         ),
     )

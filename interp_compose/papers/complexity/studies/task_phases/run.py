@@ -79,17 +79,18 @@ def prepared(run: TaskRun, out: Path) -> PreparedRun:
     objective = TargetSequence(pairs, BOS, curve=curve, batches=ContinuedBatch)
     schedule = run.train_config(objective.lengths)
 
-    def keep(found: dict[str, Any], folder: Path) -> None:
+    def keep(history: dict[str, Any], folder: Path) -> None:
         steps_per_epoch = schedule.steps_per_epoch(len(pairs), objective.lengths)
-        about = {
+        record = {
             "run": asdict(run),
-            **found,
-            "epochs": by_epoch(found["losses"], steps_per_epoch),
+            **history,
+            "epochs": by_epoch(history["losses"], steps_per_epoch),
             "accuracy": accuracy(model, data),
             "inside": inside(model),
         }
         name = "fine-tuned" if run.init_rate is None else f"γ = {run.init_rate:g}"
-        keep_run(folder, about, SmallDecoderModel(model.cpu().eval(), name=name, words=data.source))
+        decoder = SmallDecoderModel(model.cpu().eval(), name=name, words=data.source)
+        keep_run(folder, record, decoder)
 
     return PreparedRun(model, objective, schedule, keep)
 
@@ -113,6 +114,6 @@ def by_epoch(losses: Sequence[float], steps_per_epoch: int) -> list[dict[str, An
     token); the last epoch may be cut short."""
     rows = []
     for epoch, first in enumerate(range(0, len(losses), steps_per_epoch), start=1):
-        own = losses[first : first + steps_per_epoch]
-        rows.append({"epoch": epoch, "step": first + len(own), "loss": float(np.mean(own))})
+        part = losses[first : first + steps_per_epoch]
+        rows.append({"epoch": epoch, "step": first + len(part), "loss": float(np.mean(part))})
     return rows

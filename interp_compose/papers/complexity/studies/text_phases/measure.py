@@ -46,7 +46,7 @@ def text_phases(
     init_rates: Sequence[float],
     weight_decays: Sequence[float],
     out: str | os.PathLike[str],
-    asked: TextPhasesOptions,
+    options: TextPhasesOptions,
 ) -> TextPhases:
     """Train a language model for every init rate, weight decay, number of training tokens and seed,
     and measure the perplexity of held-out text (complexity control, section VII, Fig. 7D).
@@ -66,7 +66,7 @@ def text_phases(
         init_rates: γ; a larger one is a smaller initialisation.
         weight_decays: of AdamW, on every parameter.
         out: folder for the runs: data, histories and weights.
-        asked: every option.
+        options: every option.
 
     Raises:
         OptionError: a grid that is empty or repeats; a shape, a rate, a vocabulary or a size that
@@ -74,8 +74,8 @@ def text_phases(
         InputError: the training part is shorter than a context; ``out`` holds another sweep.
         ModelError: runs failed; the others are kept. Names the first and its log.
     """
-    check_options(asked.where, asked.workers, asked.slurm)
-    runs = _runs(corpus, init_rates, weight_decays, asked)
+    check_options(options.where, options.workers, options.slurm)
+    runs = _runs(corpus, init_rates, weight_decays, options)
     encoded(corpus, runs[0].vocab_size).keep(Path(out).absolute())
 
     def bytes_of_each() -> int:
@@ -84,24 +84,24 @@ def text_phases(
         n_tokens = first.batch_size * first.n_ctx
         return step_bytes(shape, n_tokens, first.n_ctx, n_tokens)
 
-    plan = plan_of(WORK, MODULE, runs, asked, bytes_of_each)
-    return result_of_grid(TextPhases, plan, KEY, _config(corpus, runs), out, asked)
+    plan = plan_of(WORK, MODULE, runs, options, bytes_of_each)
+    return result_of_grid(TextPhases, plan, KEY, _config(corpus, runs), out, options)
 
 
 def _runs(
     corpus: TextCorpus,
     init_rates: Sequence[float],
     weight_decays: Sequence[float],
-    asked: TextPhasesOptions,
+    options: TextPhasesOptions,
 ) -> list[TextRun]:
-    shape = asked.run or TextTraining()
-    common, sizes = {**asdict(shape), "data": ""}, 0 if asked.sizes is None else asked.sizes
-    asked_for = runs_of(TextRun, common, init_rates, weight_decays, sizes, asked)
+    shape = options.run or TextTraining()
+    common, sizes = {**asdict(shape), "data": ""}, 0 if options.sizes is None else options.sizes
+    planned = runs_of(TextRun, common, init_rates, weight_decays, sizes, options)
     data = encoded(corpus, shape.vocab_size)
     most = len(data.train) - 1
     runs = [
-        replace(run, data=data.digest, size=most if asked.sizes is None else run.size)
-        for run in asked_for
+        replace(run, data=data.digest, size=most if options.sizes is None else run.size)
+        for run in planned
     ]
     for run in runs:
         if run.seed == runs[0].seed:
@@ -123,15 +123,15 @@ def run(command: TextPhasesCommand) -> TextPhases:
     rates = numbers(command.gammas, "gammas")
     decays = numbers(command.weight_decays, "weight_decays")
     sizes = sizes_of(command.sizes)
-    given: Mapping[str, Any] = {**vars(command.grid), "sizes": sizes, "run": command.run}
-    asked = TextPhasesOptions(**given)
+    values: Mapping[str, Any] = {**vars(command.grid), "sizes": sizes, "run": command.run}
+    options = TextPhasesOptions(**values)
     corpus = load_text(source.data_dir, documents=source.documents, held_out=source.held_out)
     return run_grid(
         command.output,
         TextPhases,
-        _config(corpus, _runs(corpus, rates, decays, asked)),
+        _config(corpus, _runs(corpus, rates, decays, options)),
         list(AXES),
         lambda bar: text_phases(
-            corpus, rates, decays, command.output.out, **{**given, "progress": bar}
+            corpus, rates, decays, command.output.out, **{**values, "progress": bar}
         ),
     )

@@ -72,11 +72,11 @@ def measures_of(held_out: pd.DataFrame) -> pd.DataFrame:
 def summary_of_text(values: pd.DataFrame) -> pd.DataFrame:
     """:attr:`TextPhases.frame` of what :func:`measures_of` gave: the interval of perplexity is that
     of the loss, exponentiated."""
-    found = summary_of(values, (*SETTING, "measure"), most=math.inf)
-    of = {name: found["measure"] == name for name in ("loss", "perplexity")}
-    nats = found.loc[of["loss"], ["low", "high"]].clip(upper=MOST_NATS)
-    found.loc[of["perplexity"], ["low", "high"]] = np.exp(nats.to_numpy())
-    return found
+    summary = summary_of(values, (*SETTING, "measure"), most=math.inf)
+    is_measure = {name: summary["measure"] == name for name in ("loss", "perplexity")}
+    nats = summary.loc[is_measure["loss"], ["low", "high"]].clip(upper=MOST_NATS)
+    summary.loc[is_measure["perplexity"], ["low", "high"]] = np.exp(nats.to_numpy())
+    return summary
 
 
 @public
@@ -139,8 +139,8 @@ class TextPhases(StudyResult):
         measured = dict(list(self.frame.groupby("measure")))
         rows = measured["perplexity"].merge(ranks, on=[*SETTING[1:]])
         for name in ("loss", "bits_per_byte"):
-            own = measured[name].rename(columns={"mean": name})
-            rows = rows.merge(own[[*SETTING, name]], on=[*SETTING])
+            means = measured[name].rename(columns={"mean": name})
+            rows = rows.merge(means[[*SETTING, name]], on=[*SETTING])
         rows["seeds"] = spans(rows["smallest"], rows["largest"], 2)
         shown = (("setting", "setting", "<20"), ("size", "size", ">12"))
         columns = (
@@ -153,8 +153,8 @@ class TextPhases(StudyResult):
         )
         n = int(rows["n"].iloc[0])
         head = f"perplexity of {n:,} held-out tokens: mean, smallest to largest seed"
-        told = differences_told(self.differences, shown, "nats a token", scale=1.0, digits=3)
-        return self._told([head, "", *text_table(rows, columns), *told])
+        comparisons = differences_told(self.differences, shown, "nats a token", scale=1.0, digits=3)
+        return self._told([head, "", *text_table(rows, columns), *comparisons])
 
     def sentences(self) -> list[str]:
         """The perplexity of each setting with the most training tokens, and what differs most."""
@@ -179,7 +179,7 @@ class TextPhases(StudyResult):
         curve = self.frames["curve"]
         largest = int(curve["size"].max())
         last = with_settings(curve[curve["size"] == largest])
-        found = {
+        charts = {
             "text_phases_perplexity": perplexity_figure(self.frame, self.config),
             "text_phases_curve": curve_figure(
                 last,
@@ -192,5 +192,5 @@ class TextPhases(StudyResult):
             ),
         }
         if (grid := map_figure(self.frame, self.config)) is not None:
-            found["text_phases_map"] = grid
-        return found
+            charts["text_phases_map"] = grid
+        return charts

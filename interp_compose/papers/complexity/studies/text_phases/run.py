@@ -74,12 +74,12 @@ def prepared(run: TextRun, out: Path) -> PreparedRun:
     curve = {"held-out": held_out.first(run.n_curve), "train": seen.first(run.n_curve)}
     objective = NextToken(windows, curve)
 
-    def keep(found: dict[str, Any], folder: Path) -> None:
+    def keep(history: dict[str, Any], folder: Path) -> None:
         n = sum(held_out.lengths)
         measured = {"loss": total_loss(model, held_out) / n, "n": n, "n_bytes": data.held_out_bytes}
-        about = {"run": asdict(run), **found, "held_out": [measured], "inside": inside(model)}
+        record = {"run": asdict(run), **history, "held_out": [measured], "inside": inside(model)}
         decoder, name = model.cpu().eval(), f"γ = {run.init_rate:g}"
-        keep_run(folder, about, SmallDecoderModel(decoder, name=name, tokenizer=data.tokenizer))
+        keep_run(folder, record, SmallDecoderModel(decoder, name=name, tokenizer=data.tokenizer))
 
     return PreparedRun(model, objective, run.train_config(objective.lengths), keep)
 
