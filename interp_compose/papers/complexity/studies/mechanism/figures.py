@@ -110,7 +110,7 @@ def masked_second_anchor_figure(frames: Frames, *, config: Mapping[str, Any]) ->
             x_title=MODELS,
             y_title="how attention to the anchor is masked",
             columns=[_name(*model) for model in models],
-            rows=[how.removeprefix("masked ") for how in MASKS.values()],
+            rows=[mask.removeprefix("masked ") for mask in MASKS.values()],
             panels=[
                 [
                     _outputs(
