@@ -170,9 +170,7 @@ def tokenize_prompts(
                 of_prompt = np.where(encoded.written[low:high], -1, of_prompt)
                 _, numbers = np.unique(of_prompt, return_inverse=True)
                 of_prompt = numbers - 1  # 0, 1, … again: -1 is among them, as the smallest
-            out.append(
-                TokenizedPrompt(prompt, encoded.ids[low:high], of_prompt, offsets[low:high])
-            )
+            out.append(TokenizedPrompt(prompt, encoded.ids[low:high], of_prompt, offsets[low:high]))
     return out
 
 

@@ -40,7 +40,7 @@ def seed_values(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
     Columns: metric; rate, layer, depth and pooling, where the metric has them (else NaN, and ""
     for pooling); version; seed; value. Metrics: "accuracy" (per cent, eq. 11); "cap" (accuracy in
-    per cent under pooling at a layer; the pooling "average" is the mean over the protocols);
+    per cent under pooling at a layer; the pooling "average" is the mean over the others);
     "consist_syn" (per cent, eq. 12; NaN where nothing was right before); "same_word_cosine",
     "different_word_cosine" and "stable_rank" of the residual that enters a layer.
     """
@@ -91,8 +91,8 @@ def dose_summary(doses: pd.DataFrame) -> pd.DataFrame:
 def _part(frame: pd.DataFrame) -> pd.DataFrame:
     """The columns of :func:`seed_values`, those that the frame lacks without a value."""
     gaps: dict[str, Any] = {"rate": math.nan, "layer": pd.NA, "depth": math.nan, "pooling": ""}
-    full = frame.assign(**{name: gap for name, gap in gaps.items() if name not in frame})
-    return full[[*PLACE, "version", "seed", "value"]].astype({**PLACE_TYPES, "value": float})
+    table = frame.assign(**{name: gap for name, gap in gaps.items() if name not in frame})
+    return table[[*PLACE, "version", "seed", "value"]].astype({**PLACE_TYPES, "value": float})
 
 
 def improvements(values: pd.DataFrame) -> pd.DataFrame:
@@ -105,13 +105,13 @@ def improvements(values: pd.DataFrame) -> pd.DataFrame:
     parts = []
     for version, baseline in (("carma", "ft"), ("carma", "original"), ("ft", "original")):
         first, second = (syn[syn["version"] == name] for name in (version, baseline))
-        both = first.merge(second[["rate", "seed", "value"]], on=["rate", "seed"], how="inner")
+        merged = first.merge(second[["rate", "seed", "value"]], on=["rate", "seed"], how="inner")
         change = [
-            normalised_improvement(float(mine), float(theirs))
-            for mine, theirs in zip(both["value_x"], both["value_y"], strict=True)
+            normalised_improvement(float(consistency), float(reference))
+            for consistency, reference in zip(merged["value_x"], merged["value_y"], strict=True)
         ]
-        both = both.assign(metric=f"improvement_over_{baseline}", value=change)
-        parts.append(both[list(values.columns)])
+        merged = merged.assign(metric=f"improvement_over_{baseline}", value=change)
+        parts.append(merged[list(values.columns)])
     return pd.concat(parts, ignore_index=True)
 
 
@@ -125,11 +125,11 @@ def summary_table(values: pd.DataFrame) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     everything = pd.concat([values, improvements(values)], ignore_index=True)
     for place, group in everything.groupby([*PLACE, "version"], sort=False, dropna=False):
-        about = dict(zip([*PLACE, "version"], place, strict=True))
+        labels = dict(zip([*PLACE, "version"], place, strict=True))
         numbers = group["value"].dropna().to_numpy(float)
-        rows.append(about | _over_seeds(numbers))
-        if about["metric"] == "consist_syn":
-            rows.append(about | {"metric": "consist_syn_cv"} | _variation(numbers))
+        rows.append(labels | _over_seeds(numbers))
+        if labels["metric"] == "consist_syn":
+            rows.append(labels | {"metric": "consist_syn_cv"} | _variation(numbers))
     return pd.DataFrame(rows, columns=["version", *PLACE, *OVER_SEEDS]).astype(PLACE_TYPES)
 
 
@@ -140,9 +140,9 @@ def training_curve(history: pd.DataFrame) -> pd.DataFrame:
     """
     place = nearby(history["step"])
     rows = []
-    for (version, _), near in history.groupby(["version", place], sort=False):
-        by_seed = near.groupby("seed")["task_loss"].mean().to_numpy(float)
-        rows.append({"version": version, "step": near["step"].mean()} | _over_seeds(by_seed))
+    for (version, _), window in history.groupby(["version", place], sort=False):
+        by_seed = window.groupby("seed")["task_loss"].mean().to_numpy(float)
+        rows.append({"version": version, "step": window["step"].mean()} | _over_seeds(by_seed))
     return pd.DataFrame(rows)
 
 
@@ -192,24 +192,26 @@ def differences_table(values: pd.DataFrame, training: pd.DataFrame) -> pd.DataFr
         accuracies and ConsistSyn); standard_error, ci_low, ci_high (95 %) and p of a paired t test
         over n_seeds seeds (ci_low, ci_high and p NaN where all seeds differ by the same: there is
         no spread to test against); family, within which p_holm is corrected for n_compared
-        comparisons (Holm): "headline" (accuracy, CAP averaged over protocols at each layer,
-        ConsistSyn at each rate), "protocols" (CAP per protocol), "representations", each for one
+        comparisons (Holm): "headline" (accuracy, CAP averaged over poolings at each layer,
+        ConsistSyn at each rate), "protocols" (CAP per pooling), "representations", each for one
         pair of versions; rates of ConsistSyn with the same numbers in every seed are one
         comparison, and a p that is NaN is none; verdict; caveat ("" if there is none).
     """
     rows = []
     for first, second in PAIRS:
         for place, group in values.groupby(PLACE, sort=False, dropna=False):
-            about = dict(zip(PLACE, place, strict=True))
+            labels = dict(zip(PLACE, place, strict=True))
             by_seed = group.pivot(index="seed", columns="version", values="value")
             if first not in by_seed or second not in by_seed:
                 continue
-            both = by_seed[[first, second]].dropna()
+            pairs = by_seed[[first, second]].dropna()
+            # rates with the same ConsistSyn in every seed replaced alike: one observation
+            numbers = pairs.to_dict() if labels["metric"] == "consist_syn" else place
             rows.append(
                 {"first": first, "second": second}
-                | about
-                | _paired(both)
-                | {"family": _family(about), "observation": _observation(about, both)}
+                | labels
+                | _paired(pairs)
+                | {"family": _family(labels), "observation": str(numbers)}
             )
     frame = pd.DataFrame(rows, columns=[*_COLUMNS, "observation"]).astype(_TYPES)
     frame["n_compared"] = 0
@@ -274,8 +276,8 @@ def not_converged(training: pd.DataFrame, *, reasons: bool = False) -> dict[str,
 def own_caveat(row: Mapping[str, Any]) -> str:
     """Of a row's numbers, whatever the trainings were: a set that is saturated for both versions.
     ``""`` if there is none."""
-    both = [row[f"mean_{name}"] for name in PAIR]
-    return TOO_EASY if row["metric"] == "consist_syn" and is_saturated(both) else ""
+    means = [row[f"mean_{name}"] for name in PAIR]
+    return TOO_EASY if row["metric"] == "consist_syn" and is_saturated(means) else ""
 
 
 def against_ft(differences: pd.DataFrame, metric: str, pooling: str = "") -> pd.DataFrame:
@@ -313,23 +315,18 @@ def _paired(by_seed: pd.DataFrame) -> dict[str, float | int]:
     first, second = by_seed.to_numpy(float).T
     n = len(by_seed)
     if n > 1:
-        found = paired_difference(first, second)
-        names = (*_TESTED, "p") if found.standard_error else _TESTED[:4]  # no test, no interval
-        return {"n_seeds": n} | {name: getattr(found, name) for name in names}
+        test = paired_difference(first, second)
+        names = (*_TESTED, "p") if test.standard_error else _TESTED[:4]  # no test, no interval
+        return {"n_seeds": n} | {name: getattr(test, name) for name in names}
     means = {"mean_first": first.mean(), "mean_second": second.mean()} if n else {}
     difference = means["mean_first"] - means["mean_second"] if n else math.nan
     return {"n_seeds": n, **means, "difference": difference}
 
 
-def _family(about: Mapping[str, Any]) -> str:
-    if about["metric"] in REPRESENTATIONS:
+def _family(labels: Mapping[str, Any]) -> str:
+    if labels["metric"] in REPRESENTATIONS:
         return "representations"
-    return "protocols" if about["pooling"] not in ("", AVERAGE) else "headline"
-
-
-def _observation(about: Mapping[str, Any], both: pd.DataFrame) -> str:
-    """The same for rates at which every seed has the same ConsistSyn: they replaced alike."""
-    return str(both.to_dict() if about["metric"] == "consist_syn" else tuple(about.values()))
+    return "protocols" if labels["pooling"] not in ("", AVERAGE) else "headline"
 
 
 def _holm(family: pd.DataFrame) -> dict[str, float]:

@@ -32,7 +32,7 @@ def cap_figure(
     Args:
         summary: version, metric, depth, pooling, mean, ci_low, ci_high (per cent), n_seeds; of
             the metrics "cap", the curves, and "accuracy", the dotted levels.
-        poolings: "average" or protocols.
+        poolings: "average", or names of poolings.
         config: names model and task in the titles.
         notice: what the reader must know, at the end of the subtitle.
     """
@@ -47,11 +47,11 @@ def cap_figure(
         lines = _lines(cap[cap["pooling"] == pooling], "depth", scale=0.01, percent=True)
         title = f"{pooling} pooling" if len(poolings) > 1 else ""
         panels.append(Panel(lines, levels, title))
-    how = "averaged over protocols" if list(poolings) == ["average"] else "by protocol"
+    averaging = "averaged over poolings" if list(poolings) == ["average"] else "by protocol"
     return draw(
         Chart(
-            title=f"{model_name(config)}: accuracy when words are pooled, {how}",
-            subtitle=_about(config, cap, "dotted: nothing pooled", notice),
+            title=f"{model_name(config)}: accuracy when words are pooled, {averaging}",
+            subtitle=_subtitle(config, cap, "dotted: nothing pooled", notice),
             x_title=DEPTH,
             y_title="accuracy",
             x_is_share=True,
@@ -77,7 +77,7 @@ def consistency_figure(
     return draw(
         Chart(
             title=f"{model_name(config)}: still right when words become synonyms",
-            subtitle=_about(config, rows, notice).replace("bands", "bars"),
+            subtitle=_subtitle(config, rows, notice).replace("bands", "bars"),
             x_title="share of the words asked to be replaced",
             y_title="ConsistSyn (%)",
             x_is_share=True,
@@ -106,7 +106,7 @@ def representations_figure(
     return draw(
         Chart(
             title=f"{model_name(config)}: how alike the tokens of a prompt are",
-            subtitle=_about(config, summary, notice),
+            subtitle=_subtitle(config, summary, notice),
             x_title="layer whose input is read (0 = embeddings)",
             y_title="mean cosine",
             panels=panels,
@@ -128,7 +128,7 @@ def training_figure(
     return draw(
         Chart(
             title=f"{model_name(config)}: the task's loss in training",
-            subtitle=_about(config, curve, "points: means of nearby steps", ends, notice),
+            subtitle=_subtitle(config, curve, "points: means of nearby steps", ends, notice),
             x_title="step",
             y_title="cross-entropy of the answer (nats)",
             panels=[Panel(lines, [])],
@@ -161,7 +161,7 @@ def _lines(
     return side_by_side(lines, x != "layer" and x != "step")
 
 
-def _about(config: Mapping[str, Any], rows: pd.DataFrame, *more: str) -> str:
+def _subtitle(config: Mapping[str, Any], rows: pd.DataFrame, *more: str) -> str:
     """Like "task mini-idm · 5 seeds · bands: 95 % intervals"."""
     n = int(rows["n_seeds"].max())
     spread = {1: "one seed, no intervals", 2: "2 seeds · bands: from one seed to the other"}

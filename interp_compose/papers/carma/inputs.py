@@ -60,7 +60,7 @@ def write_inputs(plan: ComparePlan, folder: Path) -> None:
         raise _cannot_be_built(model, "it holds no Hugging Face model")
     save_weights(model, folder / WEIGHTS)
     model.tokenizer.save_pretrained(folder / TOKENIZER)
-    about = {
+    record = {
         "model": {
             "name": model.name,
             "config": plain_json(original.config.to_dict(), "the model's config"),
@@ -73,7 +73,7 @@ def write_inputs(plan: ComparePlan, folder: Path) -> None:
         "test": [asdict(one) for one in plan.test],
         "cap": plain_json(plan.cap.config, "config"),
     }
-    write_signed(folder / INPUTS, about)
+    write_signed(folder / INPUTS, record)
 
 
 def read_inputs(folder: Path, config: Mapping[str, Any]) -> ComparePlan:
@@ -83,16 +83,16 @@ def read_inputs(folder: Path, config: Mapping[str, Any]) -> ComparePlan:
         CorruptFileError: a file is missing or was altered.
         CapabilityError: the model that was read computes something else than the one written.
     """
-    about = read_signed(folder / INPUTS)
-    model = _read_model(folder, about["model"], config)
-    test = [Example(**{**row, "spans": _spans(row["spans"])}) for row in about["test"]]
+    record = read_signed(folder / INPUTS)
+    model = _read_model(folder, record["model"], config)
+    test = [Example(**{**row, "spans": _spans(row["spans"])}) for row in record["test"]]
     answers = config["answers"] if isinstance(config["answers"], str) else tuple(config["answers"])
-    task = Task(about["task"], "", (), (), tuple(test), {})
+    task = Task(record["task"], "", (), (), tuple(test), {})
     cap = plan_of_test(model, task, config["layers"], answers)
     size = {"batch_size": None}  # depends on the machine's memory, and decides nothing
-    unlike = differences({**about["cap"], **size}, {**plain_json(cap.config, "config"), **size})
-    if unlike:
-        raise _cannot_be_built(model, unlike)
+    mismatch = differences({**record["cap"], **size}, {**plain_json(cap.config, "config"), **size})
+    if mismatch:
+        raise _cannot_be_built(model, mismatch)
     replaced = [
         Replacement(seed, one["rate"], _items(one["items"]), np.array(one["changed"], dtype=bool))
         for seed in config["seeds"]
@@ -102,9 +102,9 @@ def read_inputs(folder: Path, config: Mapping[str, Any]) -> ComparePlan:
     carma: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in settings}
     return ComparePlan(
         model=model,
-        task=about["task"],
-        train=_items(about["train"]),
-        validation=_items(about["validation"]),
+        task=record["task"],
+        train=_items(record["train"]),
+        validation=_items(record["validation"]),
         test=test,
         cap=cap,
         training=TrainConfig(**config["train"]),
@@ -114,19 +114,19 @@ def read_inputs(folder: Path, config: Mapping[str, Any]) -> ComparePlan:
     )
 
 
-def _read_model(folder: Path, about: Mapping[str, Any], config: Mapping[str, Any]) -> LensModel:
+def _read_model(folder: Path, record: Mapping[str, Any], config: Mapping[str, Any]) -> LensModel:
     """The model on the device and in the dtype that ``config`` names."""
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-    settings = AutoConfig.for_model(**about["config"])
-    built = AutoModelForCausalLM.from_config(settings, attn_implementation=about["attention"])
+    settings = AutoConfig.for_model(**record["config"])
+    built = AutoModelForCausalLM.from_config(settings, attn_implementation=record["attention"])
     built = built.to(config["device"], getattr(torch, config["dtype"])).eval()
     model = load_model(built, tokenizer=AutoTokenizer.from_pretrained(folder / TOKENIZER))
-    model.name = about["name"]
+    model.name = record["name"]
     load_weights(model, folder / WEIGHTS)
     for name, weight in model.lens.named_parameters():
         weight.requires_grad_(name not in config["frozen"])
-    if not np.allclose(_probe(model), about["logits"], rtol=1e-3, atol=1e-4):
+    if not np.allclose(_probe(model), record["logits"], rtol=1e-3, atol=1e-4):
         raise _cannot_be_built(model, "its logits differ")
     return model
 
@@ -162,9 +162,9 @@ def _rows(items: Iterable[TrainingExample]) -> list[list[Any]]:
 def _items(rows: Sequence[Sequence[Any]]) -> list[TrainingExample]:
     return [
         TrainingExample(
-            np.array(ids), np.array(words), answer, None if among is None else np.array(among)
+            np.array(ids), np.array(words), answer, None if choices is None else np.array(choices)
         )
-        for ids, words, answer, among in rows
+        for ids, words, answer, choices in rows
     ]
 
 

@@ -50,7 +50,7 @@ from interp_compose.training.history import Tracker
 
 
 @keywords(CompareOptions)
-def compare(model: LensModel, task: Task, asked: CompareOptions) -> Comparison:
+def compare(model: LensModel, task: Task, options: CompareOptions) -> Comparison:
     """What CARMA changes beside plain fine-tuning (sections 4 and 5).
 
     Per seed, fine-tuning and CARMA start from the same weights and see the same batches; both, and
@@ -61,7 +61,7 @@ def compare(model: LensModel, task: Task, asked: CompareOptions) -> Comparison:
     Args:
         model: from :func:`load_model`, in evaluation mode; it stays as it is.
         task: from :func:`load_task`, with train, validation and test examples.
-        asked: every option.
+        options: every option.
 
     Raises:
         InputError: before any work, with the value and the remedy: several processes
@@ -74,19 +74,19 @@ def compare(model: LensModel, task: Task, asked: CompareOptions) -> Comparison:
         NonFiniteError: a training broke; names version, seed, step and term. Other runs are kept.
         ModelError: a run failed otherwise; names the first and its folder.
     """
-    check_options(asked.where, asked.workers, asked.slurm)
-    if asked.folder is None and asked.where != "here":
+    check_options(options.where, options.workers, options.slurm)
+    if options.folder is None and options.where != "here":
         raise OptionError(
-            f"where={asked.where!r} without a folder: other processes read and write their runs "
+            f"where={options.where!r} without a folder: other processes read and write their runs "
             "there; give folder=…, or choose where='here'"
         )
-    if asked.watch is not None and asked.where != "here":
+    if options.watch is not None and options.where != "here":
         raise OptionError(
-            f"watch is a function of this process, and where={asked.where!r}: other processes do "
+            f"watch is a function of this process, and where={options.where!r}: other processes do "
             "not have it; choose where='here', or leave watch out"
         )
-    plan = plan_comparison(model, task, asked, partial(synonym_source, task=task.name))
-    return carry_out(plan, asked.folder, asked, watch=asked.watch)
+    plan = plan_comparison(model, task, options, partial(synonym_source, task=task.name))
+    return carry_out(plan, options.folder, options, watch=options.watch)
 
 
 def carry_out(
@@ -118,7 +118,7 @@ def carry_out(
         with locked(out):
             if where != "here":
                 write_inputs(plan, inputs_of(configs[0], out))
-            done = sweep(
+            result = sweep(
                 SweepPlan(WORK, configs, function=TRAIN),
                 run_here,
                 out,
@@ -127,8 +127,8 @@ def carry_out(
                 slurm=execution.slurm,
                 progress=progress and where != "here",
             )
-        done.check()
-        runs = [VersionRun.load(place) for place in done.folders]
+        result.check()
+        runs = [VersionRun.load(place) for place in result.folders]
     versions = gathered_versions({run_name(run.config): run.versions for run in runs})
     tables = {
         table: pd.concat([run.frames[table] for run in runs if table in run.frames])
@@ -162,32 +162,32 @@ def run(command: CarmaCommand) -> Comparison:
         InputError: ``out`` holds another run's result or runs, and ``overwrite`` is off.
         InputError, ModelError, MissingDataError: before work starts; nothing is written.
     """
-    output, source, asked = command.output, command.task, command.study
+    output, source, settings = command.output, command.task, command.study
     check_options(command.execution.where, command.execution.workers, None)
     carma = carma_of(command)
     check_limit(source.limit)
     check_task(source.task, source.data_dir)
     model = loaded(command.model)
-    if asked.paper:
+    if settings.paper:
         check_depth(command.model.model, model.n_layers)
-    task = load_task(source.task, model, data_dir=source.data_dir, seed=asked.seed)
+    task = load_task(source.task, model, data_dir=source.data_dir, seed=settings.seed)
     plan = plan_comparison(
         model,
-        limited(task, source.limit, asked.seed),
+        limited(task, source.limit, settings.seed),
         CompareOptions(
-            seeds=asked.seeds[0] if len(asked.seeds) == 1 else asked.seeds,
+            seeds=settings.seeds[0] if len(settings.seeds) == 1 else settings.seeds,
             carma=carma,
             config=training_of(command, sum(weight.numel() for weight in model.parameters())),
-            synonyms=asked.synonyms,
-            rates=asked.rates,
-            layers=asked.layers,
-            answers=asked.answers,
+            synonyms=settings.synonyms,
+            rates=settings.rates,
+            layers=settings.layers,
+            answers=settings.answers,
         ),
         partial(
             synonym_source,
             task=source.task,
             data_dir=source.data_dir if source.task == "idm" else None,
-            frequency=asked.frequency,
+            frequency=settings.frequency,
         ),
     )
     with held_folder(output.out, Comparison, plan.config, overwrite=output.overwrite):

@@ -49,11 +49,11 @@ def paper_numbers_for(model_name: str, task: str, n_layers: int | None = None) -
         n_layers: where given, the paper's model must have as many.
     """
     frame = paper_numbers()
-    wanted = _last_part(model_name)
+    short_name = _last_part(model_name)
     labels = {
         model.label
         for model in PAPER_MODELS
-        if wanted in (model.label.lower(), _last_part(model.hub_name))
+        if short_name in (model.label.lower(), _last_part(model.hub_name))
         and n_layers in (None, model.n_layers)
     }
     rows = frame["label"].isin(labels) & (frame["task"] == TASKS.get(task))

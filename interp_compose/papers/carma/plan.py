@@ -118,50 +118,50 @@ class ComparePlan:
 def plan_comparison(
     model: LensModel,
     task: Task,
-    asked: CompareOptions,
-    named: Callable[[str | Path], SynonymSource],
+    options: CompareOptions,
+    source_of: Callable[[str | Path], SynonymSource],
 ) -> ComparePlan:
     """The arguments are :func:`.measure.compare`'s, and so is what they raise.
 
-    ``named`` finds synonyms that are asked for by name. It is called last, when nothing else is
+    ``source_of`` finds synonyms that are asked for by name. It is called last, when nothing else is
     left to be refused.
     """
     _check_alone()
     check_model(model)
     check_unedited(model, "only one of the versions would feel")
-    versions, rates, synonyms = asked.versions, asked.rates, asked.synonyms
+    versions, rates, synonyms = options.versions, options.rates, options.synonyms
     _check_versions(versions)
-    chosen = checked_seeds(asked.seeds)
+    seeds = checked_seeds(options.seeds)
     _check_rates(rates)
-    starts = resolve_layers(asked.layers, model.n_layers)
-    carma = (asked.carma or CarmaConfig()).resolved(model.n_layers)
+    layers = resolve_layers(options.layers, model.n_layers)
+    carma = (options.carma or CarmaConfig()).resolved(model.n_layers)
     if carma.weight == 0:
         raise OptionError("λ (weight) is 0: both versions would be the same; expected above 0")
-    config = asked.config or TrainConfig.suggested(sum(w.numel() for w in model.parameters()))
+    config = options.config or TrainConfig.suggested(sum(w.numel() for w in model.parameters()))
     check_unread("config", config, TrainConfig(), seed="seeds")
     if not task.test:
         raise InputError("the task's test split is empty; there is nothing to compare on.")
-    among = task.answer_set(asked.answers)
-    cap = plan_of_test(model, task, starts, among)
-    train = encode_examples(model, task.train, unit=carma.unit, which="train", answers=among)
+    candidates = task.answer_set(options.answers)
+    cap = plan_of_test(model, task, layers, candidates)
+    train = encode_examples(model, task.train, unit=carma.unit, which="train", answers=candidates)
     validation = encode_examples(
-        model, task.validation, unit=carma.unit, which="validation", answers=among
+        model, task.validation, unit=carma.unit, which="validation", answers=candidates
     )
     check_training(model, train, validation, config, carma if "carma" in versions else None)
-    source = named(synonyms) if isinstance(synonyms, str | Path) else synonyms
-    replaced, tables = _replaced(model, task, source, chosen, rates, among)
+    source = source_of(synonyms) if isinstance(synonyms, str | Path) else synonyms
+    replaced, tables = _replaced(model, task, source, seeds, rates, candidates)
     settings = {
         "study": "carma",
         "model": model.name,
         "architecture": model.architecture,
         "task": task.name,
         "versions": list(versions),
-        "seeds": chosen,
+        "seeds": seeds,
         "rates": [float(rate) for rate in rates],
         "rates_of": "words of the text",
-        "answers": among if isinstance(among, str) else list(among),
+        "answers": candidates if isinstance(candidates, str) else list(candidates),
         "n_layers": model.n_layers,
-        "layers": starts,
+        "layers": layers,
         "carma": asdict(carma),
         "train": {key: value for key, value in asdict(config).items() if key != "seed"},
         "total_steps": config.total_steps(len(train)),
@@ -231,8 +231,8 @@ def plan_of_test(
     model: LensModel, task: Task, layers: Sequence[int], answers: str | Sequence[str]
 ) -> Plan[CapCurve]:
     """Word-level CAP curves of the test split, without controls."""
-    asked = CapOptions(layers=layers, controls=False, seed=0, answers=answers, task=task.name)
-    return plan_within_study(model, task.test, asked)
+    options = CapOptions(layers=layers, controls=False, seed=0, answers=answers, task=task.name)
+    return plan_within_study(model, task.test, options)
 
 
 def _replaced(
@@ -244,23 +244,25 @@ def _replaced(
     answers: str | Sequence[str],
 ) -> tuple[list[Replacement], dict[str, pd.DataFrame]]:
     """The test prompts of each seed and rate, every word that was replaced, and the doses."""
-    found: list[Replacement] = []
+    replacements: list[Replacement] = []
     rows: dict[str, list[pd.DataFrame]] = {"replacements": [], "doses": []}
     for seed in seeds:
         for rate in rates:
-            new = replace_synonyms(
+            result = replace_synonyms(
                 task.test, synonyms, rate=rate, seed=seed, template=task.template
             )
-            which = f"test (synonyms at {rate:.0%}, seed {seed})"
-            items = encode_examples(model, new.examples, unit="word", which=which, answers=answers)
+            title = f"test (synonyms at {rate:.0%}, seed {seed})"
+            items = encode_examples(
+                model, result.examples, unit="word", which=title, answers=answers
+            )
             changed = np.zeros(len(items), dtype=bool)
-            changed[new.frame["example"].unique()] = True
-            found.append(Replacement(seed, float(rate), items, changed))
-            sentences = new.sentences().assign(rate=float(rate), seed=seed)
+            changed[result.frame["example"].unique()] = True
+            replacements.append(Replacement(seed, float(rate), items, changed))
+            sentences = result.sentences().assign(rate=float(rate), seed=seed)
             rows["doses"].append(sentences)
-            words = new.frame.rename(columns={"start": "position"})
+            words = result.frame.rename(columns={"start": "position"})
             rows["replacements"].append(words.merge(sentences, on="example"))
-    return found, {
+    return replacements, {
         name: TABLES[name].of(pd.concat(each, ignore_index=True)) for name, each in rows.items()
     }
 
@@ -275,8 +277,8 @@ def _digest(task: Task) -> str:
 
 def _synonyms_digest(task: Task, source: SynonymSource) -> str:
     """Of the candidates of every word that may be replaced, whatever the seeds."""
-    around = Template.of(task.template)
-    texts = [around.text(one.prompt, row) for row, one in enumerate(task.test)]
+    template = Template.of(task.template)
+    texts = [template.text(one.prompt, row) for row, one in enumerate(task.test)]
     words = {word.text.lower() for text in texts for word in content_words(text, words_of(text))}
     known = [[word, *(one.word for one in source.candidates(word, None))] for word in sorted(words)]
     return sha256(json.dumps(known).encode()).hexdigest()
@@ -291,10 +293,10 @@ def carma_of(command: CarmaCommand) -> CarmaConfig:
                 f"CARMA has no task {task!r}; expected idm or sst, or leave --paper out"
             )
         base = CarmaConfig.from_paper(command.model.model, task)  # type: ignore[arg-type]
-    asked = _given(command.carma)
-    if "carma_layers" in asked:
-        asked["layers"] = asked.pop("carma_layers")
-    return replace(base, **asked)
+    settings = _given(command.carma)
+    if "carma_layers" in settings:
+        settings["layers"] = settings.pop("carma_layers")
+    return replace(base, **settings)
 
 
 def training_of(command: CarmaCommand, n_parameters: int) -> TrainConfig:

@@ -49,9 +49,9 @@ ORIGINAL_CV: Final = (
 )
 
 
-def _listing(rows: Sequence[Mapping[str, str]], **how: Any) -> str:
+def _listing(rows: Sequence[Mapping[str, str]], **options: Any) -> str:
     """A table under the names of the rows' cells; nothing without rows."""
-    return table(list(rows[0]), [list(row.values()) for row in rows], **how) if rows else ""
+    return table(list(rows[0]), [list(row.values()) for row in rows], **options) if rows else ""
 
 
 def measures_table(comparison: StudyResult, metric: str, pooling: str = "") -> str:
@@ -66,12 +66,12 @@ def measures_table(comparison: StudyResult, metric: str, pooling: str = "") -> s
     versions = [name for name in LABELS if name in set(rows_of["version"])]
     rows = []
     for _, group in rows_of.groupby(["rate", "layer"], sort=False, dropna=False):
-        mine = {row["version"]: row for row in records(group)}
-        place = _place(next(iter(mine.values())))
-        cells = {LABELS[name]: _interval(mine.get(name), digits) for name in versions}
+        by_version = {row["version"]: row for row in records(group)}
+        place = _place(next(iter(by_version.values())))
+        cells = {LABELS[name]: _interval(by_version.get(name), digits) for name in versions}
         rows.append({"": place, **cells, **_difference(by_place.get(place), digits)})
-    how = {"": "", AVERAGE: ", mean of the protocols"}.get(pooling, f", {pooling} pooling")
-    title = f"{TITLES[metric]}{how}: mean over seeds [95 % interval]"
+    suffix = {"": "", AVERAGE: ", mean of the protocols"}.get(pooling, f", {pooling} pooling")
+    title = f"{TITLES[metric]}{suffix}: mean over seeds [95 % interval]"
     # the first table and the page's top tell who has not converged
     caveats = (
         row["caveat"] if metric == "accuracy" else own_caveat(row) for row in by_place.values()
@@ -79,8 +79,8 @@ def measures_table(comparison: StudyResult, metric: str, pooling: str = "") -> s
     notes = sorted({*caveats} - {""})
     if metric == "consist_syn":
         notes += counted_prompts(comparison)
-    shown = _listing(rows, numbers=len(versions) + 4, caption=title)
-    return shown + "".join(paragraph(f"Note: {text}.", "note") for text in notes)
+    listing = _listing(rows, numbers=len(versions) + 4, caption=title)
+    return listing + "".join(paragraph(f"Note: {text}.", "note") for text in notes)
 
 
 def _place(row: Mapping[str, Any]) -> str:
@@ -158,9 +158,9 @@ def training_tables(comparison: StudyResult) -> list[str]:
         }
         for row in records(comparison.frames["training"])
     ]
-    said = overhead_sentence(comparison) if len(comparison.frames["overhead"]) else ""
+    sentence = overhead_sentence(comparison) if len(comparison.frames["overhead"]) else ""
     return [
-        paragraph(f"{said[0].upper()}{said[1:]}.") if said else "",
+        paragraph(f"{sentence[0].upper()}{sentence[1:]}.") if sentence else "",
         _listing(rows, numbers=7, caption="Each run; a step is the median of its steps"),
     ]
 
@@ -211,9 +211,9 @@ def _ours(comparison: StudyResult, row: Mapping[str, Any]) -> float | None:
         return float(seconds[row["version"]] / 60 if row["metric"] == "minutes" else ratio)
     metric = {"cv": "consist_syn_cv"}.get(row["metric"], row["metric"])
     frame = comparison.frames["summary"]
-    mine = frame[(frame["metric"] == metric) & (frame["version"] == row["version"])]
-    mine = mine[mine["rate"] == row["rate"]]
-    return float(mine["mean"].iloc[0]) if len(mine) else None
+    rows = frame[(frame["metric"] == metric) & (frame["version"] == row["version"])]
+    rows = rows[rows["rate"] == row["rate"]]
+    return float(rows["mean"].iloc[0]) if len(rows) else None
 
 
 def _as_printed(comparison: StudyResult, row: Mapping[str, Any]) -> float | None:
@@ -221,13 +221,13 @@ def _as_printed(comparison: StudyResult, row: Mapping[str, Any]) -> float | None
     if row["metric"] not in ("consist_syn", "cv"):
         return None
     accuracy = comparison.frames["accuracy"][["version", "seed", "n_correct"]]
-    both = comparison.frames["synonyms"].merge(accuracy, on=["version", "seed"])
-    both = both[(both["version"] == row["version"]) & (both["rate"] == row["rate"])]
-    if both.empty or (both["n_correct"] == 0).any():
+    counts = comparison.frames["synonyms"].merge(accuracy, on=["version", "seed"])
+    counts = counts[(counts["version"] == row["version"]) & (counts["rate"] == row["rate"])]
+    if counts.empty or (counts["n_correct"] == 0).any():
         return None
     # A prompt in which nothing was replaced is right after if it was before.
-    after = both["n_correct"] - both["n_before"] + both["n_after"]
-    shares = (100 * after / both["n_correct"]).tolist()
+    n_after = counts["n_correct"] - counts["n_before"] + counts["n_after"]
+    shares = (100 * n_after / counts["n_correct"]).tolist()
     return coefficient_of_variation(shares) if row["metric"] == "cv" else float(np.mean(shares))
 
 

@@ -139,10 +139,10 @@ class Comparison(StudyResult):
         """Accuracy under CAP by depth, a curve per version, as in CARMA's figures 2 and 8.
 
         Args:
-            pooling: a protocol, or "average" for the mean over protocols.
+            pooling: one that was run, or "average" for the mean over them.
 
         Raises:
-            OptionError: a protocol that was not run.
+            OptionError: a pooling that was not run.
         """
         from interp_compose.papers.carma.figures import cap_figure
 
@@ -152,7 +152,7 @@ class Comparison(StudyResult):
         return cap_figure(self.frame, [pooling], config=self.config, notice=self._notice())
 
     def plot_cap_protocols(self) -> ChartFigure:
-        """The same in a panel per protocol, as in CARMA's figures 6 and 7."""
+        """The same in a panel per pooling, as in CARMA's figures 6 and 7."""
         from interp_compose.papers.carma.figures import cap_figure
 
         return cap_figure(self.frame, self._poolings(), config=self.config, notice=self._notice())
@@ -207,11 +207,11 @@ class Comparison(StudyResult):
     def sentences(self) -> list[str]:
         """Every verdict."""
         seeds = len(set(self.frames["accuracy"]["seed"]))
-        said = [f"{subject}: {sentence}." for subject, sentence in verdicts(self)]
-        if not said:
+        lines = [f"{subject}: {sentence}." for subject, sentence in verdicts(self)]
+        if not lines:
             return ["FT and CARMA were not both trained, so nothing is compared."]
         count = "1 seed." if seeds == 1 else f"{seeds} seeds, paired: same start, same batches."
-        return [f"CARMA minus plain fine-tuning (FT). {count}", *said]
+        return [f"CARMA minus plain fine-tuning (FT). {count}", *lines]
 
     def _sections(self) -> list[str]:
         from interp_compose.papers.carma.report import sections
@@ -225,23 +225,23 @@ class Comparison(StudyResult):
         return f"{stuck} of {len(converged)} trainings not converged" if stuck else ""
 
     def _poolings(self) -> list[str]:
-        there = set(self.frames["cap"]["pooling"])
-        return [name for name in POOLINGS if name in there]
+        measured = set(self.frames["cap"]["pooling"])
+        return [name for name in POOLINGS if name in measured]
 
 
 def _overhead(training: pd.DataFrame) -> pd.DataFrame:
     """See :attr:`Comparison.overhead`."""
     columns = ["seed", "seconds", "step_seconds"]
     ft, carma = (training[training["version"] == name][columns] for name in ("ft", "carma"))
-    both = ft.merge(carma, on="seed", suffixes=("_ft", "_carma"))
+    by_seed = ft.merge(carma, on="seed", suffixes=("_ft", "_carma"))
     return pd.DataFrame(
         {
-            "seed": both["seed"],
-            "ft_seconds": both["seconds_ft"],
-            "carma_seconds": both["seconds_carma"],
-            "ratio": both["seconds_carma"] / both["seconds_ft"],
-            "ft_step_seconds": both["step_seconds_ft"],
-            "carma_step_seconds": both["step_seconds_carma"],
-            "step_ratio": both["step_seconds_carma"] / both["step_seconds_ft"],
+            "seed": by_seed["seed"],
+            "ft_seconds": by_seed["seconds_ft"],
+            "carma_seconds": by_seed["seconds_carma"],
+            "ratio": by_seed["seconds_carma"] / by_seed["seconds_ft"],
+            "ft_step_seconds": by_seed["step_seconds_ft"],
+            "carma_step_seconds": by_seed["step_seconds_carma"],
+            "step_ratio": by_seed["step_seconds_carma"] / by_seed["step_seconds_ft"],
         }
     )

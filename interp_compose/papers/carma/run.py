@@ -136,29 +136,29 @@ def _measured(
 ) -> dict[str, pd.DataFrame]:
     """Accuracy, CAP, ConsistSyn's counts and representations; one row per seed each."""
     curve = measure(replace(plan.cap, model=model), progress=progress)
-    before = curve.clean.sort_values("example")["correct"].to_numpy(bool)
+    correct = curve.clean.sort_values("example")["correct"].to_numpy(bool)
     cap = curve.frame.assign(n_correct=(curve.frame["accuracy"] * curve.frame["n"]).round())
     accuracy = {
-        "n_correct": int(before.sum()),
-        "n": len(before),
+        "n_correct": int(correct.sum()),
+        "n": len(correct),
         "n_distinct": curve.clean["prediction"].nunique(),
     }
     synonyms: list[dict[str, Any]] = []
     for replaced in plan.replaced:
         if replaced.seed in seeds:
             # A prompt in which no word was replaced cannot fail, and does not count.
-            after = answered(model, replaced.items)[0].cpu().numpy()[replaced.changed]
-            right = before[replaced.changed]
+            correct_after = answered(model, replaced.items)[0].cpu().numpy()[replaced.changed]
+            correct_before = correct[replaced.changed]
             synonyms.append(
                 {
                     "version": version,
                     "seed": replaced.seed,
                     "rate": replaced.rate,
-                    "n_test": len(before),
-                    "n": len(right),
-                    "n_before": int(right.sum()),
-                    "n_after": int(after.sum()),
-                    "n_both": int((right & after).sum()),
+                    "n_test": len(correct),
+                    "n": len(correct_before),
+                    "n_before": int(correct_before.sum()),
+                    "n_after": int(correct_after.sum()),
+                    "n_both": int((correct_before & correct_after).sum()),
                 }
             )
     of_every_seed = {
@@ -179,27 +179,27 @@ def _trained(training: Finetuned, version: str, seed: int) -> dict[str, pd.DataF
     """What the training took, whether it converged, and its curve, thinned."""
     history: TrainingHistory = training.history
     steps, evaluations = history.frame, history.evaluations
-    settled, why = convergence(steps, evaluations)
+    converged, why = convergence(steps, evaluations)
     tenth = max(1, len(steps) // 10)
-    done = len(steps)
+    n_steps = len(steps)
     # With patience the weights kept are those of the best evaluation, else the last ones.
-    kept = evaluations["accuracy"].iloc[-1:]
+    accuracies = evaluations["accuracy"].iloc[-1:]
     if history.config["train"]["patience"] is not None:
-        kept = evaluations["accuracy"]
-    about = {
+        accuracies = evaluations["accuracy"]
+    row = {
         "version": version,
         "seed": seed,
-        "steps": done,
+        "steps": n_steps,
         "seconds": float(steps["seconds"].sum()),
         "step_seconds": float(steps["seconds"].median()),
         "first_loss": float(steps["task_loss"].head(tenth).mean()),
         "last_loss": float(steps["task_loss"].tail(tenth).mean()),
-        "validation_accuracy": float(kept.max()),
-        "converged": settled,
+        "validation_accuracy": float(accuracies.max()),
+        "converged": converged,
         "why": why,
-        "stopped_early": done < int(history.config["total_steps"]),
+        "stopped_early": n_steps < int(history.config["total_steps"]),
     }
-    return {"training": pd.DataFrame([about]), "history": _thinned(steps, version, seed)}
+    return {"training": pd.DataFrame([row]), "history": _thinned(steps, version, seed)}
 
 
 def _thinned(steps: pd.DataFrame, version: str, seed: int) -> pd.DataFrame:

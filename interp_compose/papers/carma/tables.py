@@ -119,10 +119,10 @@ def checked_tables(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame
     runs = {name: accuracy[name].drop_duplicates().tolist() for name in ("version", "seed")}
     checked = {"accuracy": accuracy}
     for table in SCHEMA[1:]:
-        every = {
+        expected = {
             name: [value for value in values if value in table.known.get(name, values)]
             for name, values in runs.items()
             if table.complete and name in table.key
         }
-        checked[table.name] = table.ordered(tables[table.name], every)
+        checked[table.name] = table.ordered(tables[table.name], expected)
     return checked

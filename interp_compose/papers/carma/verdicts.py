@@ -31,33 +31,33 @@ CHANGED_ENOUGH: Final = 0.9  # of the prompts: no caution
 def cautions(comparison: StudyResult) -> list[str]:
     """What a reader must know before believing a figure: runs unfinished, sets too easy, …"""
     training = comparison.frames["training"]
-    found = [f"{text}." for text in not_converged(training, reasons=True).values()]
-    found += _one_token(comparison.frames["accuracy"])
-    found += [f"{text}." for text in counted_prompts(comparison, below=CHANGED_ENOUGH)]
-    found += _same_replacements(comparison.frames["replacements"])
+    lines = [f"{text}." for text in not_converged(training, reasons=True).values()]
+    lines += _one_token(comparison.frames["accuracy"])
+    lines += [f"{text}." for text in counted_prompts(comparison, below=CHANGED_ENOUGH)]
+    lines += _same_replacements(comparison.frames["replacements"])
     easy = saturated_rates(comparison.frames["summary"])
     if easy:
-        found.append(
+        lines.append(
             f"ConsistSyn is saturated at {easy}: this set does not discriminate "
             "(every version above 95 %)."
         )
-    found += _got_worse(comparison.frames["differences"])
+    lines += _got_worse(comparison.frames["differences"])
     if len(set(comparison.frames["accuracy"]["seed"])) < 2:
-        found.append("One seed: nothing is said about differences; run at least 5.")
-    return found
+        lines.append("One seed: nothing is said about differences; run at least 5.")
+    return lines
 
 
 def counted_prompts(comparison: StudyResult, *, below: float = 1.0) -> list[str]:
     """For each rate how many prompts ConsistSyn counts, where it is a smaller share than that."""
-    said = []
+    lines = []
     for rate, rows in comparison.frames["synonyms"].groupby("rate"):
         n, n_test = (int(number) for number in rows.sort_values("n")[["n", "n_test"]].iloc[0])
         if n < below * n_test:
-            said.append(
+            lines.append(
                 f"At {percent(rate)}, ConsistSyn counts the {n} of {n_test} prompts in which a "
                 "word was replaced (smallest over seeds)"
             )
-    return said
+    return lines
 
 
 def _got_worse(differences: pd.DataFrame) -> list[str]:
@@ -75,15 +75,15 @@ def _got_worse(differences: pd.DataFrame) -> list[str]:
 def _one_token(accuracy: pd.DataFrame) -> list[str]:
     """Versions that give the same answer to everything; the original is one model, not runs."""
     several = accuracy[accuracy["n"] > 1]
-    said = []
+    lines = []
     for version, rows in several.groupby("version", sort=False):
         stuck = int((rows["n_distinct"] == 1).sum())
         if stuck and version == "original":
-            said.append("The original answers every prompt with the same token.")
+            lines.append("The original answers every prompt with the same token.")
         elif stuck:
             runs = f"{stuck} of {len(rows)} {version} runs"
-            said.append(f"{runs} answer every prompt with the same token.")
-    return said
+            lines.append(f"{runs} answer every prompt with the same token.")
+    return lines
 
 
 def _same_replacements(replacements: pd.DataFrame) -> list[str]:
@@ -117,23 +117,23 @@ SYMBOLS: Final = {
 def verdicts(comparison: StudyResult) -> list[tuple[str, str]]:
     """What CARMA changes beside plain fine-tuning: (subject, sentence), the most telling first."""
     differences = comparison.frames["differences"]
-    said = [("Accuracy", _sentence(row)) for row in records(against_ft(differences, "accuracy"))]
+    pairs = [("Accuracy", _sentence(row)) for row in records(against_ft(differences, "accuracy"))]
     cap = against_ft(differences, "cap", AVERAGE)
     if len(cap):
-        said.append(("CAP, mean of the protocols", _by_layer(cap)))
+        pairs.append(("CAP, mean of the protocols", _by_layer(cap)))
     for row in records(against_ft(differences, "consist_syn")):
-        at = f"{percent(row['rate'])} replaced"
-        said.append((f"ConsistSyn, {at}", _sentence(row)))
-        said.append(
-            (f"CV of ConsistSyn, {at}", _variation(comparison.frames["summary"], row["rate"]))
+        place = f"{percent(row['rate'])} replaced"
+        pairs.append((f"ConsistSyn, {place}", _sentence(row)))
+        pairs.append(
+            (f"CV of ConsistSyn, {place}", _variation(comparison.frames["summary"], row["rate"]))
         )
     for metric in REPRESENTATIONS:
         part = against_ft(differences, metric)
         if part["difference"].notna().any():
-            said.append((metric.replace("_", " ").capitalize(), _by_layer(part)))
+            pairs.append((metric.replace("_", " ").capitalize(), _by_layer(part)))
     if len(comparison.frames["overhead"]):
-        said.append(("Overhead", overhead_sentence(comparison)))
-    return said
+        pairs.append(("Overhead", overhead_sentence(comparison)))
+    return pairs
 
 
 def overhead_sentence(comparison: StudyResult) -> str:
@@ -174,27 +174,27 @@ def terminal_summary(comparison: StudyResult) -> str:
     columns = [("mean over seeds", "measure", "<26")]
     columns += [(LABELS[name], name, ">10") for name in versions]
     columns += [("    CARMA − FT (SE)  verdict", "difference", "")]
-    shown = []
+    rows = []
     ends = {
         measure_name(row): _end(row)
         for metric, pooling in (("accuracy", ""), ("cap", AVERAGE), ("consist_syn", ""))
         for row in records(against_ft(differences, metric, pooling))
     }
-    wanted = frame["pooling"].isin(["", AVERAGE])
-    wanted &= frame["metric"].isin(["accuracy", "cap", "consist_syn", "consist_syn_cv"])
-    for _, part in frame[wanted].groupby(["metric", "rate", "layer"], sort=False, dropna=False):
+    is_main = frame["pooling"].isin(["", AVERAGE])
+    is_main &= frame["metric"].isin(["accuracy", "cap", "consist_syn", "consist_syn_cv"])
+    for _, part in frame[is_main].groupby(["metric", "rate", "layer"], sort=False, dropna=False):
         name = measure_name(records(part)[0])
-        mean = dict(zip(part["version"], part["mean"], strict=True))
+        means = dict(zip(part["version"], part["mean"], strict=True))
         digits = 1
         if (part["metric"] == "consist_syn_cv").any():
             digits = 3
-            mean["original"] = None  # one model: it varies with the replaced words alone
-        cells = {version: decimal(mean.get(version), digits) for version in versions}
-        shown.append({"measure": name, **cells, "difference": ends.get(name, "")})
+            means["original"] = None  # one model: it varies with the replaced words alone
+        cells = {version: decimal(means.get(version), digits) for version in versions}
+        rows.append({"measure": name, **cells, "difference": ends.get(name, "")})
     lines = [
         about(comparison.config, ("model", "task"), f"{seeds} seed{'s' if seeds > 1 else ''}"),
         "",
-        *text_table(pd.DataFrame(shown), columns),
+        *text_table(pd.DataFrame(rows), columns),
         "",
         *dose_sentences(comparison.frames["dose_summary"]),
         "",
@@ -217,20 +217,20 @@ def measure_name(row: Mapping[str, Any]) -> str:
 
 def _sentence(row: Mapping[str, Any]) -> str:
     """Verdict, interval and caveat of one row; runs unfinished are told elsewhere."""
-    said = str(row["verdict"]).replace("carma", "CARMA")
+    text = str(row["verdict"]).replace("carma", "CARMA")
     if row["n_seeds"] > 1:
         ends = dict.fromkeys(_signed(row[end]) for end in ("ci_low", "ci_high"))
-        said += (
+        text += (
             f"; difference {_signed(row['difference'])} points, standard error "
             f"{decimal(row['standard_error'], 2)}, 95 % interval {' … '.join(ends)}, "
             f"{row['n_seeds']} seeds"
         )
-    return said + _caveat(row)
+    return text + _caveat(row)
 
 
 def _caveat(row: Mapping[str, Any]) -> str:
-    own = own_caveat(row)
-    return f". {own[0].upper()}{own[1:]}" if own else ""
+    caveat = own_caveat(row)
+    return f". {caveat[0].upper()}{caveat[1:]}" if caveat else ""
 
 
 def _variation(summary: pd.DataFrame, rate: float) -> str:
@@ -255,16 +255,16 @@ def _by_layer(rows: pd.DataFrame) -> str:
     rows = rows[rows["difference"].notna()]
     kinds = [verdict(row).kind for row in records(rows)]
     points = " points" if rows["metric"].iloc[0] == "cap" else ""
-    said = []
+    texts = []
     for kind, words in KINDS.items():
         part = rows[np.array(kinds) == kind]
         if len(part):
-            at = f"{words} at {_layers(part['layer'].astype(int).tolist())}"
-            at += " (does not survive correction, or has no spread)" if kind == "hint" else ""
+            text = f"{words} at {_layers(part['layer'].astype(int).tolist())}"
+            text += " (does not survive correction, or has no spread)" if kind == "hint" else ""
             low, high = part["difference"].min(), part["difference"].max()
             span = " … ".join(dict.fromkeys((_signed(low), _signed(high))))
-            said.append(at + ("" if kind == "one seed" else f" (difference {span}{points})"))
-    return "; ".join(said) + _caveat(records(rows)[0])
+            texts.append(text + ("" if kind == "one seed" else f" (difference {span}{points})"))
+    return "; ".join(texts) + _caveat(records(rows)[0])
 
 
 def _layers(layers: list[int]) -> str:
@@ -283,9 +283,9 @@ def _end(row: Mapping[str, Any]) -> str:
     """The end of a line: difference, standard error, verdict."""
     difference = decimal(row["difference"], 2, sign=True)
     error = "" if difference == "–" else f"({decimal(row['standard_error'], 2)})"
-    said = str(row["verdict"]).replace("carma", "CARMA")
-    said = KINDS["hint"] if verdict(row).kind == "hint" else said  # the report says why
-    return f"{difference:>12} {error:<7}  {said}"
+    text = str(row["verdict"]).replace("carma", "CARMA")
+    text = KINDS["hint"] if verdict(row).kind == "hint" else text  # the report says why
+    return f"{difference:>12} {error:<7}  {text}"
 
 
 def _signed(value: float) -> str:

@@ -70,20 +70,15 @@ def synonym_source(
         return shipped
     if name in ("auto", "vectors"):
         try:
-            return _vectors(frequency)
+            nlp: Any = load_vectors()
+            frequencies = spacy_frequency(nlp) if frequency is None else read_frequency(frequency)
+            return VectorSource(nlp, frequencies)
         except (MissingDataError, MissingPackageError):
             if name == "vectors":
                 raise
     reader = wordnet_reader(data_dir)
-    known = wordnet_frequency(reader) if frequency is None else read_frequency(frequency)
-    return WordNetSource(reader, known)
-
-
-def _vectors(frequency: str | Path | None) -> SynonymSource:
-    nlp: Any = load_vectors()
-    return VectorSource(
-        nlp, spacy_frequency(nlp) if frequency is None else read_frequency(frequency)
-    )
+    frequencies = wordnet_frequency(reader) if frequency is None else read_frequency(frequency)
+    return WordNetSource(reader, frequencies)
 
 
 def _check_unread(frequency: str | Path | None, whose: str) -> None:
@@ -118,8 +113,8 @@ def _from_file(path: Path) -> SynonymSource:
     if not isinstance(mapping, dict):
         raise DataFormatError(f"{path} holds a {type(mapping).__name__}; expected word → synonyms")
     for word, synonyms in mapping.items():
-        listed = isinstance(synonyms, list) and synonyms
-        if not listed or not all(isinstance(one, str) and one for one in synonyms):
+        is_list = isinstance(synonyms, list) and synonyms
+        if not is_list or not all(isinstance(one, str) and one for one in synonyms):
             raise DataFormatError(
                 f"{path} gives {word!r} the synonyms {synonyms!r}; expected a list with at least "
                 "one word, such as ['mama']"

@@ -108,22 +108,22 @@ def rewritten(text: str, replacements: Sequence[tuple[Word, str]]) -> str:
     ``an`` precedes a, e, i, o and u, except *u* and *eu* as in *unit*, *user* and *euro*, and a
     silent h.
     """
-    pieces, done = [], 0
+    pieces, end = [], 0
     for word, replacement in sorted(replacements):
-        pieces.append(_with_article(text[done : word.start], word.text, replacement))
+        pieces.append(_with_article(text[end : word.start], word.text, replacement))
         pieces.append(replacement)
-        done = word.start + len(word.text)
-    return "".join(pieces) + text[done:]
+        end = word.start + len(word.text)
+    return "".join(pieces) + text[end:]
 
 
-def _with_article(before: str, old: str, new: str) -> str:
-    article = _ARTICLE.search(before)
+def _with_article(gap: str, old: str, new: str) -> str:
+    article = _ARTICLE.search(gap)
     if not article:
-        return before
+        return gap
     vowel = bool(_VOWEL.match(new))
-    letter = before[article.start(1)]
+    letter = gap[article.start(1)]
     n = "N" if letter == "A" and old.isupper() else "n"
-    return before[: article.start(1)] + letter + n * vowel + before[article.end(1) :]
+    return gap[: article.start(1)] + letter + n * vowel + gap[article.end(1) :]
 
 
 COLUMNS = ("example", "start", "original", "replacement", "similarity", "score", "n_eligible")
@@ -167,7 +167,7 @@ class Replaced:
                 "n_eligible": self.n_eligible,
                 "n_wanted": self.n_wanted,
                 "n_replaced": n_replaced,
-                "dose": [n / max(1, of) for n, of in zip(n_replaced, self.n_words, strict=True)],
+                "dose": [k / max(1, n) for k, n in zip(n_replaced, self.n_words, strict=True)],
             }
         )
 
@@ -225,25 +225,26 @@ def replace_synonyms(
     texts = [parts.text(one.prompt, row) for row, one in enumerate(examples)]
     tags = _tags(texts, tagger)
 
-    after: list[Example] = []
+    replaced: list[Example] = []
     rows: list[tuple[Any, ...]] = []
     n_words = [count_words(text) for text in texts]
-    n_wanted = [_how_many(n, rate) for n in n_words]
+    # as in the released code; 29 % of 100 is 29, not 28
+    n_wanted = [max(1, int(n * rate + 1e-9)) if n else 0 for n in n_words]
     n_eligible: list[int] = []
     doses: list[float] = []
     for row, (example, text) in enumerate(zip(examples, texts, strict=True)):
         words = words_of(text)
-        used = {word.text.casefold() for word in words} | {example.answer.strip().casefold()}
+        used_words = {word.text.casefold() for word in words} | {example.answer.strip().casefold()}
         eligible = []
         for word in content_words(text, words):
             candidates = source.candidates(word.text.lower(), tags[row].get(word.start))
-            if _free(candidates, used):
+            if _free(candidates, used_words):
                 eligible.append((word, candidates))
         rng = _rng(seed, example.prompt)
-        drawn = _draw(eligible, n_wanted[row], used, top_n, rng)
+        drawn = _draw(eligible, n_wanted[row], used_words, top_n, rng)
         n_eligible.append(len(eligible))
         doses.append(len(drawn) / max(1, n_words[row]))
-        after.append(_changed(example, parts, text, drawn) if drawn else example)
+        replaced.append(_changed(example, parts, text, drawn) if drawn else example)
         rows += [
             (
                 row,
@@ -270,7 +271,7 @@ def replace_synonyms(
         "top_n": top_n,
         "template": template,
         "tagger": None if tagger is None else pipeline_name(tagger),
-        "examples": len(after),
+        "examples": len(replaced),
         "unchanged": n_eligible.count(0),
         "words": sum(n_words),
         "eligible_words": sum(n_eligible),
@@ -279,35 +280,30 @@ def replace_synonyms(
         "mean_dose": sum(doses) / len(doses),
     }
     counts = (tuple(n_words), tuple(n_eligible), tuple(n_wanted))
-    return Replaced(tuple(after), frame, tuple(examples), *counts, report)
-
-
-def _how_many(n_words: int, rate: float) -> int:
-    """As in the released code; 29 % of 100 is 29, not 28."""
-    return max(1, int(n_words * rate + 1e-9)) if n_words else 0
+    return Replaced(tuple(replaced), frame, tuple(examples), *counts, report)
 
 
 def _draw(
     eligible: Sequence[tuple[Word, Sequence[Candidate]]],
     n_wanted: int,
-    used: set[str],
+    used_words: set[str],
     top_n: int,
     rng: random.Random,
 ) -> list[tuple[Word, Candidate]]:
     """The words to replace, from left to right, each with what it becomes."""
-    used = set(used)
+    used_words = set(used_words)
     drawn: list[tuple[Word, Candidate]] = []
     for word, candidates in rng.sample(eligible, len(eligible)):
-        free = _free(candidates, used)[:top_n]
+        free = _free(candidates, used_words)[:top_n]
         if free and len(drawn) < n_wanted:
             chosen = rng.choice(free)
-            used.add(chosen.word.casefold())
+            used_words.add(chosen.word.casefold())
             drawn.append((word, chosen))
     return sorted(drawn)
 
 
-def _free(candidates: Sequence[Candidate], used: set[str]) -> list[Candidate]:
-    return [one for one in candidates if one.word.casefold() not in used]
+def _free(candidates: Sequence[Candidate], used_words: set[str]) -> list[Candidate]:
+    return [one for one in candidates if one.word.casefold() not in used_words]
 
 
 def _changed(

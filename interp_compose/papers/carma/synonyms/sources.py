@@ -106,8 +106,8 @@ class RankedSource(ABC):
 
     def _admissible(self, word: str) -> bool:
         """A content word in lower case that is not rare."""
-        common = self._frequency is None or self._frequency.common(word)
-        return word.islower() and is_content_word(word) and common
+        is_common = self._frequency is None or self._frequency.common(word)
+        return word.islower() and is_content_word(word) and is_common
 
 
 @public

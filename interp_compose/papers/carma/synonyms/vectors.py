@@ -58,16 +58,16 @@ class VectorSource(RankedSource):
                 "load_vectors('en_core_web_md')"
             )
         strings = nlp.vocab.strings
-        at = {strings[key]: row for key, row in vectors.key2row.items() if key in strings}
-        passing = sorted(word for word in at if self._admissible(word))
-        if not passing:
+        row_by_word = {strings[key]: row for key, row in vectors.key2row.items() if key in strings}
+        admissible = sorted(word for word in row_by_word if self._admissible(word))
+        if not admissible:
             raise InputError(
-                f"none of the {len(at)} words with vectors of {self._label!r} is a common word in "
-                "lower case; give other frequencies, or a lower threshold"
+                f"none of the {len(row_by_word)} words with vectors of {self._label!r} is a common "
+                "word in lower case; give other frequencies, or a lower threshold"
             )
-        rows, row_of = np.unique([at[word] for word in passing], return_inverse=True)
+        rows, row_of = np.unique([row_by_word[word] for word in admissible], return_inverse=True)
         self._units = _unit(np.asarray(vectors.data[rows], np.float32))
-        self._row_of = dict(zip(passing, row_of.tolist(), strict=True))
+        self._row_of = dict(zip(admissible, row_of.tolist(), strict=True))
         self._words_at: list[list[str]] = [[] for _ in rows]  # several where pruned
         for word, row in self._row_of.items():
             self._words_at[row].append(word)
@@ -89,11 +89,11 @@ class VectorSource(RankedSource):
     def _similarities(self, word: str, pos: str | None) -> dict[str, float]:
         if not self._nlp.vocab.has_vector(word):
             return {}
-        close = {other: cosine for at, cosine in self._close(word) for other in self._words_at[at]}
-        self._read_words([word, *close])
+        cosines = {other: cosine for i, cosine in self._close(word) for other in self._words_at[i]}
+        self._read_words([word, *cosines])
         word_pos, word_lemma = self._pos_and_lemma[word]
         similar = {}
-        for other, cosine in close.items():
+        for other, cosine in cosines.items():
             other_pos, lemma = self._pos_and_lemma[other]
             if other_pos == (pos or word_pos) and lemma != word_lemma:
                 similar[other] = cosine
@@ -110,18 +110,19 @@ class VectorSource(RankedSource):
             vector = np.asarray(self._nlp.vocab.get_vector(word), np.float32)
             return self._neighbours(_unit(vector[None]))[0]
         if row not in self._near:
-            first = row - row % _BLOCK
-            rows = self._neighbours(self._units[first : first + _BLOCK])
-            self._near.update(enumerate(rows, start=first))
+            start = row - row % _BLOCK
+            rows = self._neighbours(self._units[start : start + _BLOCK])
+            self._near.update(enumerate(rows, start=start))
         return self._near[row]
 
     def _neighbours(self, units: Float[np.ndarray, "word width"]) -> list[list[tuple[int, float]]]:
         """For each vector, the rows closer to it than the bound, with their cosines."""
-        out = []
+        neighbours = []
         for cosines in units @ self._units.T:
             rows = np.flatnonzero(cosines > MIN_COSINE)
-            out.append(list(zip(rows.tolist(), np.minimum(cosines[rows], 1).tolist(), strict=True)))
-        return out
+            bounded = np.minimum(cosines[rows], 1)
+            neighbours.append(list(zip(rows.tolist(), bounded.tolist(), strict=True)))
+        return neighbours
 
     def _read_words(self, words: Iterable[str]) -> None:
         """Cache the part of speech and the lemma of each word alone."""

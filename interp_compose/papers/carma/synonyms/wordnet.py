@@ -85,15 +85,15 @@ class WordNetSource(RankedSource):
             return []
         synsets = self._reader.synsets(word, _TAGS[pos] if pos else None)
         senses: dict[str, list[list[str]]] = {}
-        used: Counter[str] = Counter()
+        uses: Counter[str] = Counter()
         for synset in synsets:
             lemmas = [lemma for lemma in synset.lemmas() if lemma.name().lower() == word]
             if not lemmas:
                 return []
             part = "a" if synset.pos() == "s" else synset.pos()
             senses.setdefault(part, []).append(synset.lemma_names())
-            used[part] += self._counts.get(lemmas[0].key().lower(), 0)
-        return senses[max(senses, key=lambda part: used[part])] if senses else []
+            uses[part] += self._counts.get(lemmas[0].key().lower(), 0)
+        return senses[max(senses, key=lambda part: uses[part])] if senses else []
 
 
 def _sense_counts(reader: Any) -> dict[str, int]:

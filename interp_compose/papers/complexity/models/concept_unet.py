@@ -81,8 +81,8 @@ class ConceptUNet(nn.Module):
         the forward process."""
         values = one_hot(bits, 2).to(noisy.dtype)  # [image attribute 2]
         # [image 4·channels[0]]
-        given = sum(embed(values[:, i]) for i, embed in enumerate(self.concepts))
-        return self.unet(noisy, steps, class_labels=given).sample  # type: ignore[no-any-return]
+        embedding = sum(embed(values[:, i]) for i, embed in enumerate(self.concepts))
+        return self.unet(noisy, steps, class_labels=embedding).sample  # type: ignore[no-any-return]
 
 
 def as_signal(images: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:

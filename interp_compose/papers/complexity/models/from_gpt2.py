@@ -88,7 +88,7 @@ def decoder_from_gpt2(model: LensModel, words: Vocabulary, n_ctx: int) -> SmallD
     )
     decoder = SmallDecoder(config)
     pieces = _tokens_of(tokenizer, words, len(lens.W_E))
-    own = {
+    weights = {
         "embed.W_E": _means(lens.W_E, pieces),  # [word d_model]
         "pos_embed.W_pos": lens.W_pos[:n_ctx],
         "unembed.W_U": _means(lens.W_U.mT, pieces).mT,  # [d_model word]
@@ -98,12 +98,12 @@ def decoder_from_gpt2(model: LensModel, words: Vocabulary, n_ctx: int) -> SmallD
     }
     for part, names in PARTS.items():
         for name in names:
-            own |= {f"blocks.{i}.{part}.{name}": w for i, w in enumerate(getattr(lens, name))}
+            weights |= {f"blocks.{i}.{part}.{name}": w for i, w in enumerate(getattr(lens, name))}
     for i, block in enumerate(lens.blocks):
         for norm in ("ln1", "ln2"):
             for name in "wb":
-                own[f"blocks.{i}.{norm}.{name}"] = getattr(getattr(block, norm), name)
-    decoder.load_state_dict({name: tensor.detach().float().cpu() for name, tensor in own.items()})
+                weights[f"blocks.{i}.{norm}.{name}"] = getattr(getattr(block, norm), name)
+    decoder.load_state_dict({name: w.detach().float().cpu() for name, w in weights.items()})
     _check(decoder, model, pieces)
     return decoder
 
@@ -116,16 +116,16 @@ def _check(decoder: SmallDecoder, model: LensModel, pieces: Sequence[Sequence[in
         CapabilityError: they do not, as where TransformerLens has folded the weights.
     """
     single = [i for i, ids in enumerate(pieces) if len(ids) == 1]
-    text, theirs = single[: decoder.cfg.n_ctx], [pieces[i][0] for i in single]
+    text, tokens = single[: decoder.cfg.n_ctx], [pieces[i][0] for i in single]
     # [pos word]: both at the columns of the words that are one token
-    logits = model.plain(torch.tensor([theirs[: len(text)]], device=model.device))[0, :, theirs]
-    ours = decoder(torch.tensor([text]))[0, :, single]
-    exact = model.dtype in (torch.float32, torch.float64)
-    apart = float((ours - logits.float().cpu()).abs().max())
-    if not apart <= (1e-3 if exact else 0.1) * max(1.0, float(logits.abs().max())):
+    logits = model.plain(torch.tensor([tokens[: len(text)]], device=model.device))[0, :, tokens]
+    decoder_logits = decoder(torch.tensor([text]))[0, :, single]
+    is_exact = model.dtype in (torch.float32, torch.float64)
+    error = float((decoder_logits - logits.float().cpu()).abs().max())
+    if not error <= (1e-3 if is_exact else 0.1) * max(1.0, float(logits.abs().max())):
         raise CapabilityError(
             f"a small decoder with the weights of {model.name!r} computes something else (logits "
-            f"differ by {apart:.3g}): expected weights as Hugging Face has them, not folded by "
+            f"differ by {error:.3g}): expected weights as Hugging Face has them, not folded by "
             "TransformerLens (enable_compatibility_mode)"
         )
 
@@ -136,7 +136,7 @@ def _tokens_of(tokenizer: Any, words: Vocabulary, d_vocab: int) -> list[list[int
     end = next(token for token in ends if token is not None)
     pieces = [tokenizer(word, add_special_tokens=False)["input_ids"] for word in words.words]
     first: dict[tuple[int, ...], str] = {}
-    alike = []
+    pairs = []
     for word, ids in zip(words.words, pieces, strict=True):
         if not ids or max(ids) >= d_vocab:
             raise OptionError(
@@ -144,11 +144,11 @@ def _tokens_of(tokenizer: Any, words: Vocabulary, d_vocab: int) -> list[list[int
                 f"{d_vocab} that the model has"
             )
         if first.setdefault(tuple(sorted(ids)), word) != word:
-            alike.append((first[tuple(sorted(ids))], word))
-    if alike:
+            pairs.append((first[tuple(sorted(ids))], word))
+    if pairs:
         warn(
-            f"{len(alike)} of {len(pieces)} words of the task begin with the embedding of another: "
-            f"the model's tokenizer makes the same tokens of {alike[0][0]!r} and {alike[0][1]!r}",
+            f"{len(pairs)} of {len(pieces)} words of the task begin with the embedding of another: "
+            f"the model's tokenizer makes the same tokens of {pairs[0][0]!r} and {pairs[0][1]!r}",
         )
     return [[end]] * len(SPECIALS) + pieces
 

@@ -88,14 +88,14 @@ def block_contrast(X: Float[Tensor, "point d"], labels: Int[Tensor, "_"]) -> flo
     points = X.detach().double()
     unit = torch.nn.functional.normalize(points, dim=1)
     cosines = unit @ unit.mT
-    same = labels[:, None] == labels[None, :]
-    within = same & ~torch.eye(len(labels), dtype=torch.bool, device=labels.device)
-    if not bool(within.any()) or bool(same.all()):
+    is_same = labels[:, None] == labels[None, :]
+    is_pair = is_same & ~torch.eye(len(labels), dtype=torch.bool, device=labels.device)
+    if not bool(is_pair.any()) or bool(is_same.all()):
         raise InputError(
             f"{len(labels)} points of {len(labels.unique())} labels; expected at least two labels, "
             "and two points of one"
         )
-    return float(cosines[within].mean() - cosines[~same].mean())
+    return float(cosines[is_pair].mean() - cosines[~is_same].mean())
 
 
 def _check(X: Tensor, labels: Tensor) -> None:

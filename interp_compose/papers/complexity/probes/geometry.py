@@ -167,11 +167,11 @@ def _components(
     X: Float[Tensor, "token d_model"], components: int
 ) -> tuple[Float[Tensor, "token component"], Float[Tensor, "component"]]:
     """Coordinates and shares of variance, by the eigenvectors of the smaller Gram matrix."""
-    many = X.shape[0] > X.shape[1]
-    values, vectors = torch.linalg.eigh(X.mT @ X if many else X @ X.mT)
+    is_tall = X.shape[0] > X.shape[1]
+    values, vectors = torch.linalg.eigh(X.mT @ X if is_tall else X @ X.mT)
     values = values.flip(0)[:components].clamp_min(0)
     vectors = vectors.flip(1)[:, :components]
-    coordinates = X @ vectors if many else vectors * values.sqrt()
+    coordinates = X @ vectors if is_tall else vectors * values.sqrt()
     furthest = coordinates.abs().argmax(dim=0, keepdim=True)
     sign = coordinates.gather(0, furthest).sign()
     return coordinates * torch.where(sign == 0, 1.0, sign), values / X.square().sum()
@@ -186,26 +186,26 @@ def _orders(
     shuffled = np.stack([np.arange(n), *(rng.permutation(n) for _ in range(permutations))])
     places = torch.from_numpy(shuffled).to(X.device)
     distances = torch.cdist(X, X, compute_mode="donot_use_mm_for_euclid_dist")
-    out = []
+    orders = []
     for step in steps:
         parts = [_mean_cosine(X, distances, part, step) for part in places.split(ORDERS_CHUNK)]
         observed, *null = torch.cat(parts).tolist()
-        at_least = sum(value >= observed - 1e-12 for value in null)
+        n_at_least = sum(value >= observed - 1e-12 for value in null)
         lengths = [distances[p[:, :-step], p[:, step:]].mean(1) for p in places.split(ORDERS_CHUNK)]
         length, *null_lengths = torch.cat(lengths).tolist()
-        as_near = sum(value <= length * (1 + 1e-12) for value in null_lengths)
-        out.append(
+        n_as_near = sum(value <= length * (1 + 1e-12) for value in null_lengths)
+        orders.append(
             StepOrder(
                 step=step,
                 cosine=observed,
                 null_mean=float(np.mean(null)),
                 null_sd=float(np.std(null)),
-                p=(1 + at_least) / (1 + permutations),
+                p=(1 + n_at_least) / (1 + permutations),
                 distance=length / float(np.mean(null_lengths)),
-                distance_p=(1 + as_near) / (1 + permutations),
+                distance_p=(1 + n_as_near) / (1 + permutations),
             )
         )
-    return tuple(out)
+    return tuple(orders)
 
 
 def _mean_cosine(

@@ -117,5 +117,5 @@ def _blocks(numbers: range) -> dict[int, str]:
 
 def block_of(kind: str) -> tuple[str, str] | None:
     """The blocks of a and b of a kind of pairs; None of a kind that is no block."""
-    found = re.fullmatch(r"(\d+-\d+) \+ (\d+-\d+)", kind)
-    return (found[1], found[2]) if found else None
+    match = re.fullmatch(r"(\d+-\d+) \+ (\d+-\d+)", kind)
+    return (match[1], match[2]) if match else None

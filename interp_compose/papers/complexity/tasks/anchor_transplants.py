@@ -50,18 +50,18 @@ def anchor_transplants(
     spans = [(example.spans or ())[0] for example in examples]
     keys, positions = data.keys.tolist(), data.positions.tolist()
     chains = [task.chains[chain] for chain in data.chains.tolist()]
-    own = data.targets.tolist()
+    answers = data.targets.tolist()
     words = [example.prompt.split() for example in examples]
-    inside = [i for i, at in enumerate(positions) if at + task.n_anchors < task.length - 1]
-    beside: dict[int, list[int]] = defaultdict(list)
-    for i in inside:
-        beside[positions[i]].append(i)
+    usable = [i for i, place in enumerate(positions) if place + task.n_anchors < task.length - 1]
+    by_position: dict[int, list[int]] = defaultdict(list)
+    for i in usable:
+        by_position[positions[i]].append(i)
     random = np.random.default_rng(seed)
     pairs = []
-    for i in inside:
-        for j in random.permutation(beside[positions[i]]).tolist():
-            moved = task.apply(keys[i], chains[j])
-            if len({moved, own[i], own[j]}) == 3 and moved > 0:
+    for i in usable:
+        for j in random.permutation(by_position[positions[i]]).tolist():
+            expected = task.apply(keys[i], chains[j])
+            if len({expected, answers[i], answers[j]}) == 3 and expected > 0:
                 source, target = examples[j], examples[i]
                 start = positions[i] + 1
                 composed = [*words[i][:start], *chains[j], *words[i][start + task.n_anchors :]]
@@ -71,7 +71,7 @@ def anchor_transplants(
                         spans[j],
                         target.prompt,
                         spans[i],
-                        f" {vocabulary[moved]}",
+                        f" {vocabulary[expected]}",
                         target.answer,
                         " ".join(composed),
                         source_answer=source.answer,

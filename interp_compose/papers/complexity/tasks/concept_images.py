@@ -61,8 +61,8 @@ class Shapes:
         """The images, from 0 to 1, on white; a pixel at an edge is as much covered as it is."""
         images = np.empty((len(self.radius), 3, side, side), dtype=np.float32)
         step = max(1, PIXELS_AT_ONCE // side**2)
-        for at in range(0, len(images), step):
-            images[at : at + step] = self._some(slice(at, at + step), side)
+        for first in range(0, len(images), step):
+            images[first : first + step] = self._some(slice(first, first + step), side)
         return images
 
     def _some(self, some: slice, side: int) -> Float[np.ndarray, "image channel y x"]:

@@ -41,11 +41,11 @@ class Judged:
 
     def right(self, node: str) -> dict[str, int]:
         """How many images are right in all (and clear), in each attribute, and clear."""
-        same = self.bits == bits_of([node])
-        shape, size, color = same.sum(axis=0).tolist()
-        whole = int((same.all(axis=1) & self.is_clear).sum())
+        is_right = self.bits == bits_of([node])
+        shape, size, color = is_right.sum(axis=0).tolist()
+        n_right = int((is_right.all(axis=1) & self.is_clear).sum())
         return {
-            "all": whole, "shape": shape, "size": size, "color": color,
+            "all": n_right, "shape": shape, "size": size, "color": color,
             "clear": int(self.is_clear.sum()),
         }  # fmt: skip
 
@@ -71,8 +71,8 @@ def judge(images: Float[np.ndarray, "image channel y x"]) -> Judged:
     inner = (covered > INNER)[:, None]
     n_inner = inner.sum(axis=(2, 3))
     rgb = (images * inner).sum(axis=(2, 3)) / np.maximum(n_inner, 1)
-    found = Shapes(is_triangle, np.stack([z.real, z.imag], axis=1), radius, rgb)
-    differences = np.abs(images - found.rendered(side)).max(axis=1)
+    shapes = Shapes(is_triangle, np.stack([z.real, z.imag], axis=1), radius, rgb)
+    differences = np.abs(images - shapes.rendered(side)).max(axis=1)
     unlike = (differences > FLOOR).sum(axis=(1, 2)) / np.maximum(area, 1)
     is_clear = (unlike < UNLIKE) & (n_inner[:, 0] > 0)
     is_small = (radius < sum(RADII) / 2).astype(np.int64)

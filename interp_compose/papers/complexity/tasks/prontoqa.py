@@ -122,16 +122,16 @@ Share = dict[Place, dict[str, list[int]]]
 
 def _shares(sizes: dict[str, int], hops: Sequence[int], deepest: int) -> Share:
     """As many of each number of hops, and of these of each length of chains; half of them true."""
-    found: Share = {}
+    shares: Share = {}
     for split, size in sizes.items():
         done = 0
-        for n_hops, own in zip(hops, _equal(size, len(hops)), strict=True):
+        for n_hops, n_of_hops in zip(hops, _equal(size, len(hops)), strict=True):
             depths = range(n_hops, deepest + 1)
-            for depth, n in zip(depths, _equal(own, len(depths)), strict=True):
+            for depth, n in zip(depths, _equal(n_of_hops, len(depths)), strict=True):
                 n_true = (done + n) // 2 - done // 2
-                found.setdefault((n_hops, depth), {})[split] = [n - n_true, n_true]
+                shares.setdefault((n_hops, depth), {})[split] = [n - n_true, n_true]
                 done += n
-    return found
+    return shares
 
 
 def _equal(n: int, parts: int) -> list[int]:
@@ -154,7 +154,7 @@ def _pairs(
             wanted = {split: each[true] for split, each in numbers.items()}
             rows = sentences.different(sum(wanted.values()), hops, depth, true, random).tolist()
             for split, n in wanted.items():
-                own, rows = rows[:n], rows[n:]
+                taken, rows = rows[:n], rows[n:]
                 pairs.setdefault(split, []).extend(
                     generated_pair(
                         " ".join([texts[i] for i in row[: 2 * depth + 4]]),
@@ -163,11 +163,11 @@ def _pairs(
                         ),
                         kind,
                     )
-                    for row in own
+                    for row in taken
                 )
     return {
-        split: [own[i] for i in random.permutation(len(own)).tolist()]
-        for split, own in pairs.items()
+        split: [each[i] for i in random.permutation(len(each)).tolist()]
+        for split, each in pairs.items()
     }
 
 
@@ -199,10 +199,10 @@ class Statements:
         """So many problems, no two alike; :meth:`count` says whether there are as many."""
         rows = self.draw(n, hops, depth, true, random)
         while True:
-            found = np.unique(rows, axis=0, return_index=True)[1]
-            if len(found) >= n:
-                return rows[np.sort(found)[:n]]
-            rows = np.concatenate([rows[found], self.draw(n, hops, depth, true, random)])
+            firsts = np.unique(rows, axis=0, return_index=True)[1]
+            if len(firsts) >= n:
+                return rows[np.sort(firsts)[:n]]
+            rows = np.concatenate([rows[firsts], self.draw(n, hops, depth, true, random)])
 
     def draw(
         self, n: int, hops: int, depth: int, true: bool, random: np.random.Generator
@@ -221,32 +221,32 @@ class Statements:
         concepts = random.random((n, n_c)).argsort(axis=1)
         chains = concepts[:, : 2 * depth].reshape(n, 2, depth)
         others = concepts[:, 2 * depth : 2 * depth + 2]
-        asked = random.random((n, n_p)).argsort(axis=1)[:, :2]
+        properties = random.random((n, n_p)).argsort(axis=1)[:, :2]
         negated = random.integers(2, size=n)  # property 0 of chain 0
 
         def rule(concept: Numbers, no: Numbers, which: int) -> Numbers:
-            number: Numbers = traits + (concept * 2 + no) * n_p + asked[:, which]
+            number: Numbers = traits + (concept * 2 + no) * n_p + properties[:, which]
             return number
 
-        found, levels = [], []
+        parts, levels = [], []
         for chain in (0, 1):
             for low in range(depth - 1):
-                found.append(chains[:, chain, low] * n_c + chains[:, chain, low + 1])
+                parts.append(chains[:, chain, low] * n_c + chains[:, chain, low + 1])
                 levels.append(low)
-            found.append(rule(chains[:, chain, hops - 1], negated ^ chain, 0))
+            parts.append(rule(chains[:, chain, hops - 1], negated ^ chain, 0))
             levels.append(hops - 1)
         for chain in (0, 1):
-            found.append(rule(others[:, chain], negated ^ chain ^ 1, 1))
-        rules = np.stack(found, axis=1)
+            parts.append(rule(others[:, chain], negated ^ chain ^ 1, 1))
+        rules = np.stack(parts, axis=1)
         every = random.integers(2, size=rules.shape)
         rules += every * np.where(rules < traits, n_c**2, 2 * n_c * n_p)
-        up = random.choice((-1, 1), size=(n, 1))
-        place = np.array(levels) * up + random.random((n, 2 * depth))
-        behind = np.nextafter(place[:, [depth - 1, -1]], np.inf)
-        order = np.concatenate([place, behind], axis=1).argsort(axis=1, kind="stable")
+        direction = random.choice((-1, 1), size=(n, 1))
+        place = np.array(levels) * direction + random.random((n, 2 * depth))
+        followers = np.nextafter(place[:, [depth - 1, -1]], np.inf)
+        order = np.concatenate([place, followers], axis=1).argsort(axis=1, kind="stable")
         proved = list((facts + entity[:, None] * n_c + chains[:, 0, :hops]).T)
-        statement = statements + (entity * 2 + (negated ^ (not true))) * n_p + asked[:, 0]
-        conclusion = statements + ((n_e + entity) * 2 + negated) * n_p + asked[:, 0]
+        statement = statements + (entity * 2 + (negated ^ (not true))) * n_p + properties[:, 0]
+        conclusion = statements + ((n_e + entity) * 2 + negated) * n_p + properties[:, 0]
         used = [*rules[:, : hops - 1].T, rules[:, depth - 1]]  # of chain 0
         steps = zip(used, [*proved[1:], conclusion], strict=True)
         shuffled = np.take_along_axis(rules, order, axis=1)
@@ -258,8 +258,8 @@ class Statements:
         named = len(self.entities) * perm(len(self.concepts), 2 * depth + 2)
         named *= perm(len(self.properties), 2)
         coins: int = 2 ** (2 * depth + 2) * 2 * 2  # each or every; negated: the rule, the statement
-        at = Counter([*range(depth - 1), hops - 1])  # rules of each chain by level
-        orders = prod(factorial(2 * n) for n in at.values()) * (2 if len(at) > 1 else 1)
+        levels = Counter([*range(depth - 1), hops - 1])  # rules of each chain by level
+        orders = prod(factorial(2 * n) for n in levels.values()) * (2 if len(levels) > 1 else 1)
         return named * coins * orders
 
     def check_enough(self, hops: int, depth: int, n: int) -> None:

@@ -85,7 +85,7 @@ class BpeTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc]
         backend.encode_special_tokens = True
         kind = np.uint16 if len(self) <= 1 << 16 else np.int32
         parts = [np.zeros(1, dtype=kind)]
-        for at in range(0, len(texts), 1000):
-            for one in backend.encode_batch(list(texts[at : at + 1000]), add_special_tokens=False):
+        for i in range(0, len(texts), 1000):
+            for one in backend.encode_batch(list(texts[i : i + 1000]), add_special_tokens=False):
                 parts.append(np.array([*one.ids, 0], dtype=kind))
         return np.concatenate(parts)

@@ -57,11 +57,11 @@ class Denoising:
         )
         noisy = self.schedule.add_noise(images, noise, steps)
         device = next(model.parameters()).device
-        found = model(noisy.to(device), steps.to(device), bits.to(device))
+        predicted = model(noisy.to(device), steps.to(device), bits.to(device))
         target = noise
         if self.schedule.config.prediction_type == "v_prediction":
             target = self.schedule.get_velocity(images, noise, steps)
-        loss = mse_loss(found, target.to(device)) * shares[0]
+        loss = mse_loss(predicted, target.to(device)) * shares[0]
         return loss, [loss.detach()]
 
     def row(self, sums: Mapping[str, float], n: int) -> Row:

@@ -64,9 +64,9 @@ class Windows:
         """Some side by side, padded on the right; on the CPU."""
         bounds = self.bounds[indices]
         lengths = bounds[:, 1] - bounds[:, 0] - 1
-        at = np.arange(lengths.max())
-        valid = at < lengths[:, None]
-        places = np.where(valid, bounds[:, :1] + at, 0)
+        offsets = np.arange(lengths.max())
+        valid = offsets < lengths[:, None]
+        places = np.where(valid, bounds[:, :1] + offsets, 0)
         tokens, target = (self.stream[places + one].astype(np.int64) for one in (0, 1))
         return ContinuedBatch(*map(torch.from_numpy, (tokens, target, valid)))
 

@@ -22,7 +22,7 @@ from interp_compose.papers.complexity.studies.anchors.masked_outputs import (
     second_anchor_masked,
 )
 from interp_compose.papers.complexity.studies.mechanism.figures import (
-    _told,
+    _two_digits,
     embedding_figure,
     matrix_of,
 )
@@ -234,7 +234,7 @@ def test_runs_that_were_altered_or_are_foreign(tmp_path: Path) -> None:
     ("value", "text"), [(0.334, "0.33"), (-0.05, "−0.05"), (-0.004, "0.00"), (0.0, "0.00")]
 )
 def test_numbers_in_titles_have_a_minus_where_one_belongs(value: float, text: str) -> None:
-    assert _told(value) == text
+    assert _two_digits(value) == text
 
 
 def test_an_embedding_s_numbers_stand_in_its_title(opened: ic.complexity.Mechanism) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -10,11 +9,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from interp_compose.papers.complexity.grid.decoder_run import complexity_of
 from interp_compose.papers.complexity.tasks.anchors import AnchorData, AnchorTask
 from interp_compose.papers.shared.models.decoder import SmallDecoder
 from interp_compose.papers.shared.training.parallel import ParallelTrainer
-from interp_compose.probes.condensation import mean_abs_cosine
-from interp_compose.probes.rank import stable_rank
 
 
 def sets_of(
@@ -26,15 +24,15 @@ def sets_of(
     there are neither.
     """
     train = task.sample("train", samples, seed=seed("train"))
-    found = {
+    sets = {
         "train": train,
         "seen": train[: min(n_test, samples)],
         "id": task.sample("id", n_test, seed=seed("id")),
     }
     if task.unseen:
-        found["ood"] = task.sample("ood", n_test, seed=seed("ood"))
-        found["swapped"] = task.swapped(found["ood"])
-    return found
+        sets["ood"] = task.sample("ood", n_test, seed=seed("ood"))
+        sets["swapped"] = task.swapped(sets["ood"])
+    return sets
 
 
 Tensors = tuple[Int[Tensor, "run sample pos"], Int[Tensor, "run sample"]]
@@ -72,8 +70,8 @@ class Evaluation:
             if name in predictions
         }
         if "swapped" in predictions:
-            same = (predictions["ood"] == predictions["swapped"]).double().mean(1)
-            shares["commutativity"] = same.tolist()
+            commutativity = (predictions["ood"] == predictions["swapped"]).double().mean(1)
+            shares["commutativity"] = commutativity.tolist()
         trainer.copy_to_models()
         return [
             {**{name: values[i] for name, values in shares.items()}, **_complexity(model)}
@@ -91,8 +89,4 @@ def _complexity(model: Any) -> dict[str, float | None]:
     W_Q = query_neurons(model)
     if not bool(W_Q.isfinite().all()):
         return {"stable_rank": None, "mean_abs_cosine": None}
-    cosine = mean_abs_cosine(W_Q)  # NaN of a single neuron
-    return {
-        "stable_rank": float(stable_rank(W_Q)),
-        "mean_abs_cosine": None if math.isnan(cosine) else cosine,
-    }
+    return complexity_of(W_Q)

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +39,9 @@ class FinishedPhaseRun:
 
     def model(self) -> SmallDecoderModel:
         """The model as it was at the end."""
-        found = load_model(str(self.folder / MODEL))
-        assert isinstance(found, SmallDecoderModel)
-        return found
+        model = load_model(str(self.folder / MODEL))
+        assert isinstance(model, SmallDecoderModel)
+        return model
 
 
 def finished_runs(runs: str | os.PathLike[str], seed: int | None = None) -> list[FinishedPhaseRun]:
@@ -55,13 +56,13 @@ def finished_runs(runs: str | os.PathLike[str], seed: int | None = None) -> list
         InputError: it holds another sweep, runs of another version, or runs of several settings.
         CorruptFileError: a run's files were altered after it was done.
     """
-    found = finished_of_seed(
+    pairs = finished_of_seed(
         runs, PhaseRun, work=WORK, command="interp-compose phases", varies=GRID, seed=seed
     )
-    opened = [
-        FinishedPhaseRun(run, folder, read_json(folder / HISTORY)["rows"]) for run, folder in found
+    finished = [
+        FinishedPhaseRun(run, folder, read_json(folder / HISTORY)["rows"]) for run, folder in pairs
     ]
-    return sorted(opened, key=lambda each: each.place)
+    return sorted(finished, key=lambda each: each.place)
 
 
 def chosen(
@@ -73,25 +74,21 @@ def chosen(
         MissingDataError: a cell without a finished run; names those that have one.
         InputError: a run that diverged.
     """
-    found = []
+    near = partial(math.isclose, rel_tol=1e-6)  # equal, but for what single precision loses
+    chosen_runs = []
     for rate in init_rates:
-        fit = [one for one in runs if _near(one.place, (rate, weight_decay))]
-        if not fit:
+        matches = [one for one in runs if all(map(near, one.place, (rate, weight_decay)))]
+        if not matches:
             rates, decays = (sorted({one.place[axis] for one in runs}) for axis in (0, 1))
             raise MissingDataError(
                 f"no finished run of seed {runs[0].run.seed} at init rate γ {rate:g} and weight "
                 f"decay {weight_decay:g}; finished are γ {', '.join(f'{one:g}' for one in rates)} "
                 f"and weight decays {', '.join(f'{one:g}' for one in decays)}"
             )
-        if not fit[0].is_sound:
+        if not matches[0].is_sound:
             raise InputError(
                 f"the run at init rate γ {rate:g} and weight decay {weight_decay:g} diverged: it "
                 "has no outputs to look at; leave it out"
             )
-        found.append(fit[0])
-    return found
-
-
-def _near(one: tuple[float, float], other: tuple[float, float]) -> bool:
-    """Equal, but for what single precision loses."""
-    return all(math.isclose(a, b, rel_tol=1e-6) for a, b in zip(one, other, strict=True))
+        chosen_runs.append(matches[0])
+    return chosen_runs

@@ -46,7 +46,7 @@ def trained(
     function: str,
     runs: Sequence[PhaseRun],
     out: str | os.PathLike[str],
-    asked: GridOptions,
+    options: GridOptions,
 ) -> tuple[Path, ...]:
     """The folder of each run, done where it was missing; all refused where one cannot be.
 
@@ -59,11 +59,11 @@ def trained(
     """
     for run in runs:
         run.check()
-    together = 1
-    if torch.cuda.is_available() and asked.where == "here":
-        together = at_a_time(runs, torch.cuda.get_device_properties(0).total_memory)
-    plan = SweepPlan(work, [asdict(run) for run in runs], together, function)
-    return swept(plan, out, asked)
+    at_once = 1
+    if torch.cuda.is_available() and options.where == "here":
+        at_once = at_a_time(runs, torch.cuda.get_device_properties(0).total_memory)
+    plan = SweepPlan(work, [asdict(run) for run in runs], at_once, function)
+    return swept(plan, out, options)
 
 
 def grid_config(study: str, runs: Sequence[PhaseRun], axes: Mapping[str, str]) -> dict[str, Any]:
@@ -75,7 +75,9 @@ def grid_config(study: str, runs: Sequence[PhaseRun], axes: Mapping[str, str]) -
     return {"study": study, **setting_of(runs[0], axes.values()), **values}
 
 
-def runs_of(run: PhaseRun, axes: Mapping[str, Sequence[Any]], asked: GridOptions) -> list[PhaseRun]:
+def runs_of(
+    run: PhaseRun, axes: Mapping[str, Sequence[Any]], options: GridOptions
+) -> list[PhaseRun]:
     """Every run of a grid: ``run`` with another seed and other values of the fields in ``axes``,
     of which the last one changes first.
 
@@ -84,7 +86,7 @@ def runs_of(run: PhaseRun, axes: Mapping[str, Sequence[Any]], asked: GridOptions
     """
     return [
         replace(run, seed=seed, **dict[str, Any](zip(axes, values, strict=True)))
-        for seed in seeds_of(asked)
+        for seed in seeds_of(options)
         for values in product(*axes.values())
     ]
 

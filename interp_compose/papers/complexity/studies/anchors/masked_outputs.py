@@ -77,7 +77,7 @@ def second_anchor_masked(
     _check(task)
     low, high = task.numbers
     reached = {
-        anchor: {_one(task, key, anchor): key for key in range(low, high + 1)}
+        anchor: {_outcome(task, key, anchor): key for key in range(low, high + 1)}
         for anchor in task.anchors
     }
     common = sorted(set.intersection(*[set(values) for values in reached.values()]))
@@ -131,7 +131,7 @@ def _outputs(
     return hidden[:, -1].cpu()
 
 
-def _one(task: AnchorTask, key: int, anchor: str) -> int:
+def _outcome(task: AnchorTask, key: int, anchor: str) -> int:
     """g(x; a)."""
     operation = task.anchors[anchor]
     return operation(key) if callable(operation) else key + operation

@@ -70,8 +70,8 @@ def with_phases(runs: pd.DataFrame | None) -> pd.DataFrame:
         raise InputError(f"no table of runs: expected one with the numbers {', '.join(SHARES)}")
     sound = runs["finite"] if "finite" in runs else [True] * len(runs)
     shares = zip(*(runs[name].astype(float) for name in SHARES), sound, strict=True)
-    found = [phase_of(*own) if fine else "" for *own, fine in shares]
-    return runs.assign(phase=pd.Series(found, runs.index, "str"))
+    phases = [phase_of(*numbers) if is_sound else "" for *numbers, is_sound in shares]
+    return runs.assign(phase=pd.Series(phases, runs.index, "str"))
 
 
 def doubt_of(agree: float) -> str:
@@ -103,8 +103,8 @@ def cells_of(runs: pd.DataFrame) -> pd.DataFrame:
         }
         for name in MEASURES:
             values = sound[name].to_numpy(float)
-            found = (values.mean(), values.min(), values.max()) if len(values) else [math.nan] * 3
-            row |= dict(zip((name, f"{name}_low", f"{name}_high"), map(float, found), strict=True))
+            stats = (values.mean(), values.min(), values.max()) if len(values) else [math.nan] * 3
+            row |= dict(zip((name, f"{name}_low", f"{name}_high"), map(float, stats), strict=True))
         if len(sound):
             row["phase"] = phase_of(*(float(sound[name].mean()) for name in SHARES))
             row["agree"] = float(np.mean(sound["phase"] == row["phase"]))

@@ -101,8 +101,8 @@ class PhaseRun(RunShape):
             value = getattr(self, name)
             most = MOST_SAMPLES if name in ("samples", "n_test") else math.inf
             if not 1 <= value <= most:
-                upto = "or more" if most == math.inf else f"to {most}"
-                raise OptionError(f"{name}={value!r}: expected a whole number, 1 {upto}")
+                limit = "or more" if most == math.inf else f"to {most}"
+                raise OptionError(f"{name}={value!r}: expected a whole number, 1 {limit}")
         if not 0 <= self.seed <= MOST_SEED:
             raise OptionError(f"seed={self.seed!r}: expected a whole number from 0 to {MOST_SEED}")
         self.train_config()
@@ -128,9 +128,9 @@ class PhaseRun(RunShape):
         shape = self.decoder_config(self.task)
         attention = 4 * shape.d_model * shape.n_heads * shape.head_width
         mlp = 2 * shape.d_model * shape.d_mlp
-        everywhere = (shape.n_layers - 1) * (attention + mlp) + attention / 2
-        last = attention / 2 + mlp + shape.d_model * shape.d_vocab
-        return 6.0 * self.steps * self.batch_size * (everywhere * shape.n_ctx + last)
+        of_all_tokens = (shape.n_layers - 1) * (attention + mlp) + attention / 2
+        of_last_token = attention / 2 + mlp + shape.d_model * shape.d_vocab
+        return 6.0 * self.steps * self.batch_size * (of_all_tokens * shape.n_ctx + of_last_token)
 
     def stream(self, name: str) -> int:
         """A seed of its own for each thing that is random, one of :data:`STREAMS`."""
@@ -140,8 +140,8 @@ class PhaseRun(RunShape):
 
     def decoder_config(self, task: AnchorTask) -> DecoderConfig:
         """The model's shape."""
-        here = {name: getattr(self, name) for name in _SHARED}
-        return DecoderConfig(**{**here, "d_vocab": task.vocabulary, "n_ctx": task.length})
+        settings = {name: getattr(self, name) for name in _SHARED}
+        return DecoderConfig(**{**settings, "d_vocab": task.vocabulary, "n_ctx": task.length})
 
     def model(self, task: AnchorTask) -> SmallDecoder:
         """The model as it starts."""

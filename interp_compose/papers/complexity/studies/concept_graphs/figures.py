@@ -47,11 +47,11 @@ def accuracy_figure(values: pd.DataFrame, config: Mapping[str, Any]) -> ChartFig
         for kind, title in PANELS.items()
     ]
     rates = sorted(set(values["init_rate"]))
-    about = (f"trained on {', '.join(config['train_nodes'])}", n_seeds(config))
+    notes = (f"trained on {', '.join(config['train_nodes'])}", n_seeds(config))
     return draw(
         Chart(
             title="concept graph: generated images that are right",
-            subtitle=subtitle_of(*about, *of_several(config, BARS)),
+            subtitle=subtitle_of(*notes, *of_several(config, BARS)),
             x_title="init rate γ",
             y_title="images",
             panels=panels,
@@ -80,12 +80,12 @@ def over_training(values: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigur
             for title, rows in panels.items()
         ]
     )
-    about = (f"trained on {', '.join(config['train_nodes'])}", n_seeds(config))
+    notes = (f"trained on {', '.join(config['train_nodes'])}", n_seeds(config))
     return curve_figure(
         of_seeds,
         "setting",
         {**config, "task": "concept graph"},
-        about,
+        notes,
         name="images that are right",
         of="measured on {} images",
     )
@@ -97,12 +97,12 @@ def images_figure(
     """Images that the first seed's models generate: a row for each node, a column for each γ."""
     seed = min(examples["seed"])
     rates = sorted(set(examples["init_rate"]))
-    own = examples[examples["seed"] == seed].sort_values("image")
-    whole = values[(values["kind"] == ALL) & (values["seed"] == seed)]
-    right = whole.set_index(["node", "init_rate"])["value"]
+    seed_rows = examples[examples["seed"] == seed].sort_values("image")
+    seed_values = values[(values["kind"] == ALL) & (values["seed"] == seed)]
+    accuracy = seed_values.set_index(["node", "init_rate"])["value"]
     pictures = {
         place: side_by_side([image_of(b64decode(png)) for png in rows["png"]])
-        for place, rows in own.groupby(["node", "init_rate"])
+        for place, rows in seed_rows.groupby(["node", "init_rate"])
     }
     trained = config["train_nodes"]
     names = {node: f"{node} {described(node)}{' *' * (node in trained)}" for node in NODES}
@@ -115,7 +115,7 @@ def images_figure(
             rows=list(names.values()),
             images=[[pictures[node, rate] for rate in rates] for node in NODES],
             hover=[
-                [f"γ {rate:g}, {names[node]}: {right[node, rate]:.0%} right" for rate in rates]
+                [f"γ {rate:g}, {names[node]}: {accuracy[node, rate]:.0%} right" for rate in rates]
                 for node in NODES
             ],
         )

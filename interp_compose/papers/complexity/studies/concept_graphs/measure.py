@@ -57,7 +57,7 @@ class ConceptGraphsOptions(GridOptions):
 
 @keywords(ConceptGraphsOptions)
 def concept_graphs(
-    init_rates: Sequence[float], out: str | os.PathLike[str], asked: ConceptGraphsOptions
+    init_rates: Sequence[float], out: str | os.PathLike[str], options: ConceptGraphsOptions
 ) -> ConceptGraphs:
     """Train a conditional diffusion model on images of some combinations of shape, size and colour
     for every init rate and seed, and measure what it generates for all eight (complexity control,
@@ -73,7 +73,7 @@ def concept_graphs(
     Args:
         init_rates: γ; a larger one is a smaller initialisation.
         out: folder for the runs: weights, histories and generated images.
-        asked: every option.
+        options: every option.
 
     Raises:
         MissingPackageError: diffusers is not installed.
@@ -82,11 +82,11 @@ def concept_graphs(
         InputError: ``out`` holds another sweep.
         ModelError: runs failed; the others are kept. Names the first and its log.
     """
-    check_options(asked.where, asked.workers, asked.slurm)
-    runs = _runs(init_rates, asked)
+    check_options(options.where, options.workers, options.slurm)
+    runs = _runs(init_rates, options)
     plan = SweepPlan(WORK, [asdict(run) for run in runs], None, TRAIN)
     judge_table = judged(runs[0].pixels)
-    return result_of_grid(ConceptGraphs, plan, GRID, _config(runs), out, asked, judge=judge_table)
+    return result_of_grid(ConceptGraphs, plan, GRID, _config(runs), out, options, judge=judge_table)
 
 
 def judged(side: int) -> pd.DataFrame:
@@ -102,10 +102,10 @@ def judged(side: int) -> pd.DataFrame:
     return JUDGE.of(rows)
 
 
-def _runs(init_rates: Sequence[float], asked: ConceptGraphsOptions) -> list[ConceptRun]:
+def _runs(init_rates: Sequence[float], options: ConceptGraphsOptions) -> list[ConceptRun]:
     rates = checked(init_rates, "init_rates")
-    shape = asdict(asked.run or ImageTraining())
-    nodes = list(checked_nodes(asked.train_nodes))
+    shape = asdict(options.run or ImageTraining())
+    nodes = list(checked_nodes(options.train_nodes))
     runs = [
         ConceptRun(
             **{**shape, "channels": list(shape["channels"])},
@@ -113,7 +113,7 @@ def _runs(init_rates: Sequence[float], asked: ConceptGraphsOptions) -> list[Conc
             init_rate=rate,
             seed=seed,
         )
-        for seed in seeds_of(asked)
+        for seed in seeds_of(options)
         for rate in rates
     ]
     for run in runs[: len(rates)]:
@@ -131,13 +131,13 @@ def _config(runs: Sequence[ConceptRun]) -> dict[str, Any]:
 def run(command: ConceptGraphsCommand) -> ConceptGraphs:
     """The command ``interp-compose concept-graphs``: train what is missing, and write."""
     rates = numbers(command.gammas, "gammas")
-    given: Mapping[str, Any] = {
+    options: Mapping[str, Any] = {
         **vars(command.grid), "train_nodes": command.train_nodes, "run": command.run,
     }  # fmt: skip
     return run_grid(
         command.output,
         ConceptGraphs,
-        _config(_runs(rates, ConceptGraphsOptions(**given))),
+        _config(_runs(rates, ConceptGraphsOptions(**options))),
         list(AXES),
-        lambda bar: concept_graphs(rates, Path(command.output.out), **{**given, "progress": bar}),
+        lambda bar: concept_graphs(rates, Path(command.output.out), **{**options, "progress": bar}),
     )

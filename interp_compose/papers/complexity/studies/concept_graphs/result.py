@@ -163,6 +163,8 @@ class ConceptGraphs(StudyResult):
             ("setting", "setting", "<10"), ("node", "node", "<6"), ("asked for", "asked", "<22"),
             ("trained", "trained", "<8"), *kinds,
         ]  # fmt: skip
+        means = self.frames["runs"].groupby("init_rate")["stable_rank"].mean()
+        ranks = ", ".join(f"γ {rate:g} {rank:.2f}" for rate, rank in means.items())
         judged = self.frames["judge"].groupby("kind")[["n_right", "n"]].sum()
         right = {kind: 100 * judged["n_right"][kind] / judged["n"][kind] for kind in KINDS}
         words = ", ".join(f"{kind} {right[kind]:.2f} %" for kind in KINDS)
@@ -173,16 +175,11 @@ class ConceptGraphs(StudyResult):
                 "",
                 *text_table(wide, columns),
                 "",
-                "stable rank of the first residual block's first convolution: " + self._ranks(),
+                "stable rank of the first residual block's first convolution: " + ranks,
                 "",
                 f"the judge itself, on rendered images with noise and blur: {words}",
             ]
         )
-
-    def _ranks(self) -> str:
-        """Means over seeds."""
-        ranks = self.frames["runs"].groupby("init_rate")["stable_rank"].mean()
-        return ", ".join(f"γ {rate:g} {rank:.2f}" for rate, rank in ranks.items())
 
     def _failures(self) -> list[str]:
         if self.failure.empty:
@@ -257,23 +254,23 @@ def failure_of(values: pd.DataFrame) -> pd.DataFrame:
     if unseen.empty:
         return FAILURE.of([])
     triangles = unseen.assign(value=1 - unseen["value"], wrong=unseen["n"] - unseen["n_right"])
-    found = summary_of(triangles, place)
+    failures = summary_of(triangles, place)
     counts = triangles.groupby(place, sort=False)[["wrong", "n"]].sum()
-    of_images = [
+    intervals = [
         binomtest(wrong, n).proportion_ci(method="wilson")
         for wrong, n in counts.itertuples(index=False)
     ]
-    found["low"] = np.minimum(found["low"], [one.low for one in of_images])  # NaN stays
-    found["high"] = np.maximum(found["high"], [one.high for one in of_images])
-    keys = list(zip(found["init_rate"], found["node"], strict=True))
+    failures["low"] = np.minimum(failures["low"], [one.low for one in intervals])  # NaN stays
+    failures["high"] = np.maximum(failures["high"], [one.high for one in intervals])
+    keys = list(zip(failures["init_rate"], failures["node"], strict=True))
     for name, kind in (("clear", "clear"), ("right", ALL)):
         share = values[values["kind"] == kind].groupby(place[1:])["value"].mean()
-        found[name] = [share[key] for key in keys]
+        failures[name] = [share[key] for key in keys]
     by_node = trained.groupby(["init_rate", "node"])["value"].mean()
-    found["learned"] = found["init_rate"].map(by_node.groupby("init_rate").min())
-    ends = zip(found["low"], found["high"], found["learned"], strict=True)
-    found["verdict"] = [_verdict(*each) for each in ends]
-    return FAILURE.of(found.rename(columns={"mean": "wrong"}))
+    failures["learned"] = failures["init_rate"].map(by_node.groupby("init_rate").min())
+    ends = zip(failures["low"], failures["high"], failures["learned"], strict=True)
+    failures["verdict"] = [_verdict(*each) for each in ends]
+    return FAILURE.of(failures.rename(columns={"mean": "wrong"}))
 
 
 def _verdict(low: float, high: float, learned: float) -> str:

@@ -82,8 +82,8 @@ class ConceptRun(ImageTraining):
         config = TrainConfig(
             **settings, weight_decay=0.0, clip=None, schedule="linear", seed=self.seed
         )
-        every = max(1, -(-config.total_steps(self.samples) // self.n_looks))
-        return replace(config, evaluate_every=every)
+        interval = max(1, -(-config.total_steps(self.samples) // self.n_looks))
+        return replace(config, evaluate_every=interval)
 
     def check(self) -> None:
         """Refuse what cannot be trained, before anything is."""
@@ -126,23 +126,23 @@ def train(config: Mapping[str, Any], folder: Path) -> None:
     objective = Denoising(
         as_signal(torch.from_numpy(images)), torch.from_numpy(bits), schedule, curve
     )
-    found = trained(model, objective, run.train_config, folder)
-    at_the_end = made(run.n_images)
-    about = {
+    history = trained(model, objective, run.train_config, folder)
+    final_images = made(run.n_images)
+    record = {
         "run": asdict(run),
-        **found,
+        **history,
         "inside": inside(model),
-        "accuracy": counted(at_the_end, run.train_nodes),
-        "examples": examples(at_the_end),
+        "accuracy": counted(final_images, run.train_nodes),
+        "examples": examples(final_images),
     }
     weights = {name: weight.cpu().contiguous() for name, weight in model.state_dict().items()}
     atomic_write(folder / WEIGHTS, save(weights))
-    everything = np.stack(list(at_the_end.values()))
+    stacked = np.stack(list(final_images.values()))
     atomic_write(
         folder / IMAGES,
-        lambda file: np.savez_compressed(file, images=everything, nodes=np.array(NODES)),
+        lambda file: np.savez_compressed(file, images=stacked, nodes=np.array(NODES)),
     )
-    atomic_write(folder / RESULT, json_bytes(about))
+    atomic_write(folder / RESULT, json_bytes(record))
     clear_together([folder])
 
 

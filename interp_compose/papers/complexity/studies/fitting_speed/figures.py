@@ -45,9 +45,9 @@ def fitting_epochs_figure(
     """
     panels = []
     groups = sorted(cells["violations"].unique().tolist())
-    for rate, own in cells.groupby("init_rate", sort=True):
+    for rate, rows in cells.groupby("init_rate", sort=True):
         columns = ("n_layers", *(f"{measure}_{what}" for what in ("epochs", "low", "high")))
-        lines = lines_of(_by_groups(own, groups), *columns, interval="bars")
+        lines = lines_of(_by_groups(rows, groups), *columns, interval="bars")
         panels.append((f"γ = {rate:g}", side_by_side(lines, False)))
     left_out = int(cells[f"{measure}_epochs"].isna().sum())
     return draw(
@@ -74,23 +74,23 @@ def fitting_pairs_figure(pair_cells: pd.DataFrame, *, config: Mapping[str, Any])
     smallest = pair_cells[pair_cells["init_rate"] == pair_cells["init_rate"].max()]
     order = smallest.sort_values(["epochs", "low", "pair"], na_position="last")["pair"].tolist()
     panels = []
-    for rate, own in pair_cells.groupby("init_rate", sort=True):
-        placed = own.assign(place=[order.index(pair) + 1.0 for pair in own["pair"]])
+    for rate, rows in pair_cells.groupby("init_rate", sort=True):
+        placed = rows.assign(place=[order.index(pair) + 1.0 for pair in rows["pair"]])
         named = [
-            ("both anchors in violating pairs", TOUCHED, placed[own["touched"]]),
-            ("others", OTHERS, placed[~own["touched"]]),
+            ("both anchors in violating pairs", TOUCHED, placed[rows["touched"]]),
+            ("others", OTHERS, placed[~rows["touched"]]),
         ]
         lines = lines_of(named, "place", "epochs", "low", "high", interval="bars")
         panels.append((f"γ = {rate:g}", lines))
     depth, number = (int(pair_cells[name].iloc[0]) for name in ("n_layers", "violations"))
     shape = shape_of({**config, "n_layers": depth})
     violating = [row["pair"] for row in _rows(smallest) if row["violates"]]
-    told = f"violating: {', '.join(violating)}" if violating else "no violating pairs"
+    note = f"violating: {', '.join(violating)}" if violating else "no violating pairs"
     return draw(
         Chart(
             title=f"{shape}: epochs until a pair is learned",
             subtitle=_subtitle(
-                config, pair_cells, int(pair_cells["epochs"].isna().sum()), "points", told, BARS
+                config, pair_cells, int(pair_cells["epochs"].isna().sum()), "points", note, BARS
             ),
             x_title=f"pairs of anchors, by their epochs at the largest γ ({_groups(number)})",
             y_title="epochs until 60 % of its samples are right",
@@ -116,18 +116,18 @@ def violations_roc_figure(
         raise InputError("no run has an ROC curve: all that violate the rule diverged")
     panels = []
     groups = sorted(cells["violations"].unique().tolist())
-    for rate, own in roc.groupby("init_rate", sort=True):
+    for rate, rows in roc.groupby("init_rate", sort=True):
         columns = ("false_positive_rate", "true_positive_rate", "low", "high")
-        lines = lines_of(_by_groups(own, groups), *columns)
-        n = [int(own["n"].max())] * 2
+        lines = lines_of(_by_groups(rows, groups), *columns)
+        n = [int(rows["n"].max())] * 2
         ends = [0.0, 1.0]
         lines.append(Line("chance", CHANCE, x=ends, y=ends, low=ends, high=ends, n=n))
         areas = cells[(cells["init_rate"] == rate) & cells["auc"].notna()]
-        told = ", ".join(
+        areas_text = ", ".join(
             f"{row['auc']:.2f} ({counted(row['violations'], 'groups')})"
             for row in _rows(areas.sort_values("violations"))
         )
-        panels.append((f"γ = {rate:g}, AUC {told}", lines))
+        panels.append((f"γ = {rate:g}, AUC {areas_text}", lines))
     shape = shape_of({**config, "n_layers": int(cells["n_layers"].iloc[0])})
     return draw(
         Chart(
@@ -142,12 +142,12 @@ def violations_roc_figure(
     )
 
 
-def _panels(found: Sequence[tuple[str, Sequence[Line]]], nothing: str) -> list[Panel]:
+def _panels(candidates: Sequence[tuple[str, Sequence[Line]]], message: str) -> list[Panel]:
     """Panels that hold something; a line that has no label beside the last panel is named by its
     marker in the title of its own."""
-    kept = [(title, lines) for title, lines in found if lines]
+    kept = [(title, lines) for title, lines in candidates if lines]
     if not kept:
-        raise InputError(nothing)
+        raise InputError(message)
     named = {line.label for line in kept[-1][1]}
     panels = []
     for title, lines in kept:
@@ -177,10 +177,10 @@ def _subtitle(
     config: Mapping[str, Any], cells: pd.DataFrame, left_out: int, what: str, *more: str
 ) -> str:
     """Like "5,000 samples · 3 seeds · bars: …"."""
-    told = [f"{config['samples']:,} samples"] if config.get("samples") is not None else []
+    parts = [f"{config['samples']:,} samples"] if config.get("samples") is not None else []
     several = cells["n"].max() > 1
     spans = [part for part in more or [BARS] if several or not part.startswith(("bars:", "bands:"))]
-    told += [seeds_of(cells["n"].tolist()), *filter(None, spans), *clipping_of(config)]
+    parts += [seeds_of(cells["n"].tolist()), *filter(None, spans), *clipping_of(config)]
     if left_out:
-        told.append(f"not drawn: {counted(left_out, what)} that some run never reached")
-    return subtitle_of(*told)
+        parts.append(f"not drawn: {counted(left_out, what)} that some run never reached")
+    return subtitle_of(*parts)

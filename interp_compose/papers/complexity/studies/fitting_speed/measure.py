@@ -135,8 +135,8 @@ def auc_of(late: Float[np.ndarray, "sample"], violating: Bool[np.ndarray, "sampl
     """
     if violating.all() or not violating.any():
         return math.nan
-    found = agreement(late[:, None], violating.astype(float), "auc", samples=1)
-    return float(found.value[0])
+    area = agreement(late[:, None], violating.astype(float), "auc", samples=1)
+    return float(area.value[0])
 
 
 def touched_pairs(task: AnchorTask) -> set[tuple[str, ...]]:
@@ -166,8 +166,8 @@ def train(configs: Sequence[Mapping[str, Any]], folders: Sequence[Path]) -> None
     for config, folder in zip(configs, folders, strict=True):
         run = PhaseRun(**config)
         kinds.setdefault(run.kind, []).append((run, folder))
-    for alike in kinds.values():
-        _train([run for run, _ in alike], [folder for _, folder in alike])
+    for members in kinds.values():
+        _train([run for run, _ in members], [folder for _, folder in members])
 
 
 def fitted(rows: Sequence[Mapping[str, Any]]) -> bool:
@@ -211,8 +211,12 @@ class Fits:
         mean = torch.cat(losses, dim=1).double().mean(dim=1)
         bits = torch.cat(right, dim=1).cpu().numpy()
         return [
-            {"accuracy": float(own.mean()), "loss": _number(loss), "right": packed(own)}
-            for own, loss in zip(bits, mean, strict=True)
+            {
+                "accuracy": float(is_right.mean()),
+                "loss": float(loss) if bool(loss.isfinite()) else None,
+                "right": packed(is_right),
+            }
+            for is_right, loss in zip(bits, mean, strict=True)
         ]
 
 
@@ -237,10 +241,6 @@ def _to_fitted(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Up to the evaluation at which the run is fitted, whatever was trained beside it."""
     ends = (end for end in range(1, len(rows) + 1) if fitted(rows[:end]))
     return list(rows[: next(ends, len(rows))])
-
-
-def _number(loss: Tensor) -> float | None:
-    return float(loss) if bool(loss.isfinite()) else None
 
 
 WORK: Final = "fitting_speed"
@@ -272,7 +272,7 @@ def fitting_speed(
     depths: Sequence[int],
     violations: Sequence[int],
     out: str | os.PathLike[str],
-    asked: FittingSpeedOptions,
+    options: FittingSpeedOptions,
 ) -> FittingSpeed:
     """Train a model for every init rate, depth, number of violating groups and seed, and count the
     epochs until its training data, all pairs of anchors, are fitted (complexity control, section
@@ -288,7 +288,7 @@ def fitting_speed(
         depths: numbers of layers.
         violations: groups of anchor pairs whose target breaks the rule, from 0 to 6.
         out: folder for the runs' histories.
-        asked: every option.
+        options: every option.
 
     Raises:
         OptionError: a grid that is empty or repeats; a shape, a rate or data that cannot be; a
@@ -296,13 +296,13 @@ def fitting_speed(
         InputError: ``out`` holds another sweep.
         ModelError: runs failed; the others are kept. Names the first and its log.
     """
-    base = asked.run or PhaseRun()
+    base = options.run or PhaseRun()
     axes = {field: axis for axis, field in AXES.items()}
     axes |= {"seed": "first_seed", "evaluate_every": "evaluate_every"}
     check_unread("run", base, PhaseRun(), **axes)
-    base = base_of(base, asked.evaluate_every)
-    runs = _runs(base, init_rates, depths, violations, asked)
-    folders = trained(WORK, TRAIN, runs, out, asked)
+    base = base_of(base, options.evaluate_every)
+    runs = _runs(base, init_rates, depths, violations, options)
+    folders = trained(WORK, TRAIN, runs, out, options)
     return _measured(runs, folders, grid_config("speed", runs, AXES))
 
 
@@ -311,14 +311,14 @@ def _runs(
     init_rates: Sequence[float],
     depths: Sequence[int],
     violations: Sequence[int],
-    asked: GridOptions,
+    options: GridOptions,
 ) -> list[PhaseRun]:
     axes: dict[str, Sequence[float]] = {
         "init_rate": checked(init_rates, "init_rates"),
         "n_layers": _whole_axis(depths, "depths", 1, MOST_LAYERS),
         "violations": _whole_axis(violations, "violations", 0, len(VIOLATIONS)),
     }
-    return runs_of(base, axes, asked)
+    return runs_of(base, axes, options)
 
 
 def run(command: SpeedCommand) -> FittingSpeed:
@@ -327,10 +327,10 @@ def run(command: SpeedCommand) -> FittingSpeed:
     depths = whole_numbers(command.depths, "depths")
     groups = whole_numbers(command.violations, "violations")
     base = PhaseRun() if command.paper is None else PRESETS[command.paper].run
-    every = PhaseRun.evaluate_every  # a preset's is not the study's, which --evaluate-every says
+    interval = PhaseRun.evaluate_every  # a preset's is not the study's, which --evaluate-every says
     shape = asdict(command.run)
-    base = replace(base, **shape, weight_decay=command.weight_decay, evaluate_every=every)
-    given = vars(command.grid) | {"run": base}
+    base = replace(base, **shape, weight_decay=command.weight_decay, evaluate_every=interval)
+    options = vars(command.grid) | {"run": base}
     runs = _runs(base_of(base, command.grid.evaluate_every), rates, depths, groups, command.grid)
     out = command.output.out
     return run_grid(
@@ -338,7 +338,7 @@ def run(command: SpeedCommand) -> FittingSpeed:
         FittingSpeed,
         grid_config("speed", runs, AXES),
         list(AXES),
-        lambda bar: fitting_speed(rates, depths, groups, out, **given | {"progress": bar}),
+        lambda bar: fitting_speed(rates, depths, groups, out, **options | {"progress": bar}),
     )
 
 
@@ -365,21 +365,21 @@ def whole_numbers(text: str, name: str) -> list[int]:
     Raises:
         OptionError: as there; a number that is not whole.
     """
-    found = numbers(text, name)
-    for value in found:
+    values = numbers(text, name)
+    for value in values:
         if not value.is_integer():
             raise OptionError(f"{name}={text!r} holds {value:g}: expected whole numbers")
-    return [int(value) for value in found]
+    return [int(value) for value in values]
 
 
 def _whole_axis(values: Any, name: str, least: int, most: int) -> list[int]:
-    found = checked(values, name)
-    for value in found:
+    axis = checked(values, name)
+    for value in axis:
         if not value.is_integer() or not least <= value <= most:
             raise OptionError(
                 f"{name} holds {value:g}: expected whole numbers from {least} to {most}"
             )
-    return [int(value) for value in found]
+    return [int(value) for value in axis]
 
 
 def _measured(

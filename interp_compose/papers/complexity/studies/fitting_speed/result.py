@@ -46,14 +46,14 @@ def cells_of(runs: pd.DataFrame) -> pd.DataFrame:
     """One row per init rate, depth and number of violating groups; see
     :attr:`.result.FittingSpeed.cells`."""
     rows = []
-    for place, own in runs.groupby(list(CELL), sort=True):
+    for place, group in runs.groupby(list(CELL), sort=True):
         row: dict[str, object] = dict(zip(CELL, place, strict=True))
-        row |= {"n": len(own), "diverged": int((~own["finite"]).sum())}
+        row |= {"n": len(group), "diverged": int((~group["finite"]).sum())}
         for name in MEASURES:
-            found = spread(own[f"{name}_epochs"].to_numpy(float))
+            epochs = spread(group[f"{name}_epochs"].to_numpy(float))
             columns = [f"{name}_{what}" for what in ("fitted", "epochs", "low", "high")]
-            row |= dict(zip(columns, found, strict=True))
-        areas = own["auc"].dropna().to_numpy(float)
+            row |= dict(zip(columns, epochs, strict=True))
+        areas = group["auc"].dropna().to_numpy(float)
         ends = (areas.mean(), areas.min(), areas.max()) if len(areas) else [math.nan] * 3
         row |= dict(zip(("auc", "auc_low", "auc_high"), map(float, ends), strict=True))
         rows.append(row)
@@ -63,15 +63,15 @@ def cells_of(runs: pd.DataFrame) -> pd.DataFrame:
 def pair_cells_of(pairs: pd.DataFrame) -> pd.DataFrame:
     """The same of each pair of anchors; see :attr:`.result.FittingSpeed.pair_cells`."""
     rows = []
-    for place, own in pairs.groupby([*CELL, "pair"], sort=True):
-        found = spread(own["epochs"].to_numpy(float))
+    for place, group in pairs.groupby([*CELL, "pair"], sort=True):
+        epochs = spread(group["epochs"].to_numpy(float))
         rows.append(
             {
                 **dict(zip((*CELL, "pair"), place, strict=True)),
-                "violates": bool(own["violates"].iloc[0]),
-                "touched": bool(own["touched"].iloc[0]),
-                "n": len(own),
-                **dict(zip(("fitted", "epochs", "low", "high"), found, strict=True)),
+                "violates": bool(group["violates"].iloc[0]),
+                "touched": bool(group["touched"].iloc[0]),
+                "n": len(group),
+                **dict(zip(("fitted", "epochs", "low", "high"), epochs, strict=True)),
             }
         )
     return pd.DataFrame(rows)
@@ -85,17 +85,17 @@ def roc_of(samples: pd.DataFrame) -> pd.DataFrame:
     """
     columns = [*CELL, "false_positive_rate", "true_positive_rate", "low", "high", "n"]
     parts = []
-    for place, own in samples.groupby(list(CELL), sort=True):
+    for place, group in samples.groupby(list(CELL), sort=True):
         curves = [
             true_positive_rates(run["lateness"].to_numpy(float), run["violates"].to_numpy(bool))
-            for _, run in own.groupby("seed", sort=True)
+            for _, run in group.groupby("seed", sort=True)
             if run["violates"].nunique() == 2
         ]
         if not curves:
             continue
-        found = np.stack(curves)
+        rates = np.stack(curves)
         numbers: Sequence[object] = (
-            SHARES, found.mean(axis=0), found.min(axis=0), found.max(axis=0), len(curves)
+            SHARES, rates.mean(axis=0), rates.min(axis=0), rates.max(axis=0), len(curves)
         )  # fmt: skip
         parts.append(pd.DataFrame(dict(zip(columns, (*place, *numbers), strict=True))))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
@@ -108,11 +108,11 @@ def true_positive_rates(
     from sklearn.metrics import roc_curve
 
     false, true, _ = roc_curve(violating, late, drop_intermediate=False)
-    last = np.searchsorted(false, SHARES + 1e-12, side="right") - 1  # 0.3 is not 3/10 in floats
-    then = np.minimum(last + 1, len(false) - 1)
-    run = np.where(false[then] > false[last], false[then] - false[last], 1.0)
-    rates: Float[np.ndarray, "share"] = true[last] + (true[then] - true[last]) * (
-        (SHARES - false[last]) / run
+    corner = np.searchsorted(false, SHARES + 1e-12, side="right") - 1  # 0.3 is not 3/10 in floats
+    next_corner = np.minimum(corner + 1, len(false) - 1)
+    width = np.where(false[next_corner] > false[corner], false[next_corner] - false[corner], 1.0)
+    rates: Float[np.ndarray, "share"] = true[corner] + (true[next_corner] - true[corner]) * (
+        (SHARES - false[corner]) / width
     )
     return rates
 
@@ -258,22 +258,22 @@ class FittingSpeed(StudyResult):
             InputError: nothing violates the rule in any run.
             OptionError: no such run, one that diverged, or nothing violates the rule in it.
         """
-        own = self.samples
+        samples = self.samples
         self._check_violations()
         for name, value in (
             ("init_rate", init_rate), ("n_layers", n_layers),
             ("violations", violations), ("seed", seed),
         ):  # fmt: skip
-            known = sorted(own[name].unique().tolist())
+            known = sorted(samples[name].unique().tolist())
             chosen = (known[-1] if name == "init_rate" else known[0]) if value is None else value
-            own = own[own[name] == self._known(name, chosen, known)]
-        run = dict(own.iloc[0][[*PLACE]])
+            samples = samples[samples[name] == self._known(name, chosen, known)]
+        run = dict(samples.iloc[0][[*PLACE]])
         if not self.frame.set_index([*PLACE]).loc[tuple(run.values()), "finite"]:
             raise OptionError(
                 f"the run of {', '.join(f'{key} {value:g}' for key, value in run.items())} "
                 "diverged: none of its samples was ever learned; choose another"
             )
-        late = own.sort_values("lateness", ascending=False, kind="stable")
+        late = samples.sort_values("lateness", ascending=False, kind="stable")
         ranks = late["lateness"].rank(ascending=False, method="average")
         return late.assign(rank=ranks).reset_index(drop=True)
 
@@ -318,8 +318,8 @@ class FittingSpeed(StudyResult):
         fewest = next((number for number in groups if number), 0)
         depth, chosen = self._depth(n_layers), fewest if violations is None else violations
         self._known("violations", chosen, groups)
-        own = cells[(cells["n_layers"] == depth) & (cells["violations"] == chosen)]
-        return fitting_pairs_figure(own, config=self.config)
+        rows = cells[(cells["n_layers"] == depth) & (cells["violations"] == chosen)]
+        return fitting_pairs_figure(rows, config=self.config)
 
     def plot_roc(self, *, n_layers: int | None = None) -> ChartFigure:
         """ROC curves of finding samples that violate the rule by their lateness, a panel per init
@@ -353,24 +353,24 @@ class FittingSpeed(StudyResult):
         violate the rule."""
         cells = self.cells
         fitted = cells[cells["accuracy_epochs"].notna()]
-        told = []
+        extremes = []
         for name, most in (("Fewest", fitted.nsmallest), ("Most", fitted.nlargest)):
             ends = most(1, "accuracy_epochs", keep="all").to_dict("records")
             spans = [_span(row, "accuracy", "accuracy_epochs", 1) for row in ends]
-            told.append(f"{name}: {'; '.join(spans)}.")
-        found = " ".join(told) if len(fitted) else "In no cell did every run fit its data."
-        said = [
+            extremes.append(f"{name}: {'; '.join(spans)}.")
+        answer = " ".join(extremes) if len(fitted) else "In no cell did every run fit its data."
+        sentences = [
             "Asked: how many epochs it takes until all training data are predicted right, where "
             "targets of some groups of anchor pairs break the rule of the others (violating "
-            f"groups). {found}",
+            f"groups). {answer}",
         ]
         for row in cells[cells["auc"].notna()].nlargest(1, "auc").to_dict("records"):
             area = _span(row, "auc", "auc")
-            said.append(
+            sentences.append(
                 "How well samples that break the rule are told by their lateness, as an area under "
                 f"the ROC curve (chance is 0.5), is highest with {area}."
             )
-        return [*said, f"Late samples may be late for another reason. {LIMITS}"]
+        return [*sentences, f"Late samples may be late for another reason. {LIMITS}"]
 
     def summary(self) -> str:
         """Numbers of epochs, and areas under the ROC curve, as aligned text: a row per cell."""
@@ -404,20 +404,20 @@ class FittingSpeed(StudyResult):
 
     def _drawn(self) -> tuple[dict[str, ChartFigure], dict[str, str]]:
         """The figures, and why others are missing."""
-        made: dict[str, Callable[[], ChartFigure]] = {
+        plots: dict[str, Callable[[], ChartFigure]] = {
             "fitting_epochs": self.plot_epochs,
             "fitting_epochs_by_loss": partial(self.plot_epochs, "loss"),
             "fitting_pairs": self.plot_pairs,
             "violations_roc": self.plot_roc,
         }
-        found: dict[str, ChartFigure] = {}
+        figures: dict[str, ChartFigure] = {}
         missing: dict[str, str] = {}
-        for name, plot in made.items():
+        for name, plot in plots.items():
             try:
-                found[name] = plot()
+                figures[name] = plot()
             except InputError as error:
                 missing[name] = str(error)
-        return found, missing
+        return figures, missing
 
     def _depth(self, n_layers: int | None) -> int:
         depths = sorted(self.frame["n_layers"].unique().tolist())

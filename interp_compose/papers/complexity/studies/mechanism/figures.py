@@ -43,20 +43,20 @@ def masked_key_figure(
 ) -> ChartFigure:
     """Outputs by pair of anchors, the key masked (Fig. 4C); (a, b) and (b, a) share a hue."""
     pairs = frames["pairs"]
-    own = pairs[(pairs["method"] == method) & (pairs["mode"] == mode)]
+    points = pairs[(pairs["method"] == method) & (pairs["mode"] == mode)]
     circuits = frames["circuits"]
-    told = circuits[circuits["mode"] == mode].set_index("init_rate")["pair_silhouette"]
-    styles = pair_styles(list(zip(own["first"], own["second"], strict=True)))
+    silhouettes = circuits[circuits["mode"] == mode].set_index("init_rate")["pair_silhouette"]
+    styles = pair_styles(list(zip(points["first"], points["second"], strict=True)))
     panels = []
     for rate, phase in _models(frames):
-        here = own[own["init_rate"] == rate]
+        cell = points[points["init_rate"] == rate]
         groups = [
-            Group(f"({one}, {other})", style, x=mine["x"].tolist(), y=mine["y"].tolist())
+            Group(f"({one}, {other})", style, x=rows["x"].tolist(), y=rows["y"].tolist())
             for (one, other), style in styles.items()
-            if len(mine := here[(here["first"] == one) & (here["second"] == other)])
+            if len(rows := cell[(cell["first"] == one) & (cell["second"] == other)])
         ]
-        apart = f" · silhouette {_told(told[rate])}" if rate in told else ""
-        panels.append(ScatterPanel(groups, f"{_name(rate, phase)}{apart}"))
+        note = f" · silhouette {_two_digits(silhouettes[rate])}" if rate in silhouettes else ""
+        panels.append(ScatterPanel(groups, f"{_name(rate, phase)}{note}"))
     x_title, y_title = AXES[method]
     return draw(
         Scatter(
@@ -74,17 +74,17 @@ def embedding_figure(frames: Frames, *, config: Mapping[str, Any]) -> ChartFigur
     orders, embedding = frames["orders"], frames["embedding"]
     panels, order = [], []
     for rate, phase in _models(frames):
-        own = embedding[embedding["init_rate"] == rate]
+        points = embedding[embedding["init_rate"] == rate]
         steps = orders[orders["init_rate"] == rate].set_index("step")
         shares = ", ".join(f"{100 * steps['distance'][step]:.0f}" for step in (1, 3, 4))
         order.append(f"{shares} % (γ {rate:g})")
-        share = own["explained"].iloc[0]
+        share = points["explained"].iloc[0]
         group = Group(
             "",
             Style(INK, "circle"),
-            x=own["x"].tolist(),
-            y=own["y"].tolist(),
-            texts=[str(number) for number in own["number"]],
+            x=points["x"].tolist(),
+            y=points["y"].tolist(),
+            texts=[str(number) for number in points["number"]],
         )
         panels.append(ScatterPanel([group], f"{_name(rate, phase)} · {share:.0%} of variance"))
     return draw(
@@ -110,7 +110,7 @@ def masked_second_anchor_figure(frames: Frames, *, config: Mapping[str, Any]) ->
             x_title=MODELS,
             y_title="how attention to the anchor is masked",
             columns=[_name(*model) for model in models],
-            rows=[how.removeprefix("masked ") for how in MASKS.values()],
+            rows=[mask.removeprefix("masked ") for mask in MASKS.values()],
             panels=[
                 [
                     _outputs(
@@ -182,8 +182,8 @@ def training_figure(frames: Frames, *, config: Mapping[str, Any]) -> ChartFigure
     panels, last = [], float(frames["history"]["step"].max())
     ticks = MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(0.0, last)
     for rate, phase in _models(frames):
-        own = frames["history"].query("init_rate == @rate")
-        shares = own.assign(stable_rank=own["stable_rank"] / own["stable_rank"].max(), runs=1)
+        rows = frames["history"].query("init_rate == @rate")
+        shares = rows.assign(stable_rank=rows["stable_rank"] / rows["stable_rank"].max(), runs=1)
         lines = [
             line_of(label, style, shares, "step", name, name, name, n="runs")
             for name, (label, style) in LINES.items()
@@ -240,7 +240,7 @@ def _outputs(
     values = samples["value"].to_numpy()
     return MatrixPanel(
         matrix_of(cosines),
-        text=f"anchor contrast {_told(contrast)}",
+        text=f"anchor contrast {_two_digits(contrast)}",
         names=[
             f"g = {value}: {key} {anchor}"
             for value, key, anchor in zip(values, samples["key"], samples["anchor"], strict=True)
@@ -254,7 +254,7 @@ def _matrix(pairs: pd.DataFrame, text: str = "") -> MatrixPanel | None:
     return MatrixPanel(matrix_of(pairs), text) if len(pairs) else None
 
 
-def _told(value: float) -> str:
+def _two_digits(value: float) -> str:
     """Two digits behind the point, with a minus where one belongs."""
     text = f"{abs(value):.2f}"
     return f"−{text}" if value < 0 and float(text) else text

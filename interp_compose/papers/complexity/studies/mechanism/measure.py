@@ -42,7 +42,7 @@ from interp_compose.studies.core.output import held_folder, write_result
 
 @keywords(MechanismOptions)
 def mechanism(
-    runs: str | os.PathLike[str], init_rates: Sequence[float], asked: MechanismOptions
+    runs: str | os.PathLike[str], init_rates: Sequence[float], options: MechanismOptions
 ) -> Mechanism:
     """Open some runs of a phase diagram, and all of them as far as their neurons go.
 
@@ -53,7 +53,7 @@ def mechanism(
     Args:
         runs: the folder that :func:`.phase_diagram` trained in.
         init_rates: γ of the runs to open.
-        asked: every option.
+        options: every option.
 
     Raises:
         OptionError: init rates that repeat or are none; a weight decay that is no number; a seed
@@ -63,17 +63,17 @@ def mechanism(
         CorruptFileError: a run was altered after it was done.
     """
     rates = checked(init_rates, "init_rates")
-    seed, draw = asked.seed, asked.draw
+    seed, draw = options.seed, options.draw
     for name, value in (("draw", draw), ("seed", 0 if seed is None else seed)):
         if not is_whole(value) or not 0 <= value < 2**32:
             raise OptionError(f"{name}={value!r}: expected a whole number from 0 to 2³² − 1")
-    decay = checked([asked.weight_decay], "weight_decay")[0]
-    everything = finished_runs(runs, seed)
-    opened = chosen(everything, rates, decay)
-    sound = [each for each in everything if each.is_sound]
+    decay = checked([options.weight_decay], "weight_decay")[0]
+    finished = finished_runs(runs, seed)
+    opened = chosen(finished, rates, decay)
+    sound = [each for each in finished if each.is_sound]
     rows: dict[str, list[pd.DataFrame]] = {table.name: [] for table in SCHEMA}
     with tqdm(
-        total=len(opened) + len(sound), desc="mechanism", unit="run", disable=not asked.progress
+        total=len(opened) + len(sound), desc="mechanism", unit="run", disable=not options.progress
     ) as bar:
         for each in opened:
             for name, frame in _inside(each, int(draw)).items():
@@ -94,9 +94,9 @@ def mechanism(
         "seed": opened[0].run.seed,
         "draw": int(draw),
         "runs": {each.folder.name: asdict(each.run)["init_rate"] for each in opened},
-        **left_out(everything),
+        **left_out(finished),
     }
-    trained = {each.folder.name: versions_of(each.folder) for each in everything}
+    trained = {each.folder.name: versions_of(each.folder) for each in finished}
     return Mechanism(
         config=config,
         frames={t.name: t.of(pd.concat(rows[t.name]) if rows[t.name] else ()) for t in SCHEMA},
@@ -116,22 +116,22 @@ def _inside(opened: FinishedPhaseRun, draw: int) -> dict[str, pd.DataFrame]:
         except CapabilityError:  # no edit of its attention changes what it says
             continue
         samples, cosines = anchor_cosines(model, task, mode=mode, seed=draw)
-        found = {
+        tables = {
             "circuits": pd.DataFrame([numbers]),
             "pairs": pair_points(model, task, mode=mode, seed=draw),
             "samples": samples,
             "cosines": cosines,
         }
-        for name, frame in found.items():
+        for name, frame in tables.items():
             frame.insert(0, "mode", mode)
             frames[name].append(frame)
     points, orders = number_embedding(model, task)
-    whole = {name: pd.concat(found) for name, found in frames.items() if found}
+    by_mode = {name: pd.concat(parts) for name, parts in frames.items() if parts}
     history = pd.DataFrame(opened.rows)[["step", "train", "id", "ood", "commutativity"]]
     history["stable_rank"] = [row["stable_rank"] for row in opened.rows]
     return {
         "models": pd.DataFrame([_last(opened.rows[-1])]),
-        **whole,
+        **by_mode,
         "embedding": points,
         "orders": orders,
         "history": history.astype({"stable_rank": float}),
@@ -155,7 +155,7 @@ def run(command: MechanismCommand) -> Mechanism:
     Raises:
         InputError: ``out`` is ``runs``, or holds another study's result and ``overwrite`` is off.
     """
-    out, asked = command.output.out, command.study
+    out, options = command.output.out, command.study
     rates = numbers(command.gammas, "gammas")
     if out.resolve() == command.runs.resolve():
         raise InputError(
@@ -163,11 +163,11 @@ def run(command: MechanismCommand) -> Mechanism:
             "diagram stay"
         )
     config: dict[str, Any] = {"study": "mechanism", "init_rates": rates}
-    config |= {"weight_decay": asked.weight_decay, "draw": asked.draw}
-    config |= {} if asked.seed is None else {"seed": asked.seed}
+    config |= {"weight_decay": options.weight_decay, "draw": options.draw}
+    config |= {} if options.seed is None else {"seed": options.seed}
     with held_folder(out, Mechanism, config, overwrite=command.output.overwrite):
         result = mechanism(
-            command.runs, rates, **vars(asked) | {"progress": not command.output.quiet}
+            command.runs, rates, **vars(options) | {"progress": not command.output.quiet}
         )
         write_result(out, result, overwrite=command.output.overwrite)
     return result

@@ -197,14 +197,14 @@ class Mechanism(StudyResult):
 
     def sentences(self) -> list[str]:
         """Each opened model's phase, accuracy on unseen pairs and stable rank."""
-        told = "; ".join(
+        findings = "; ".join(
             f"γ {row['init_rate']:g} {phase_name(row['phase'])}, OOD accuracy "
             f"{decimal(row['ood'], 3)}, stable rank of W_Q {decimal(row['stable_rank'], 2)}"
             for row in self.frame.to_dict("records")
         )
         return [
             f"Asked: what stands behind the phases of {counted(len(self.frame), 'models')} trained "
-            f"with weight decay {self.config['weight_decay']:g}: {told}.",
+            f"with weight decay {self.config['weight_decay']:g}: {findings}.",
             f"These are single models, all of seed {self.config['seed']}: there is no spread over "
             "seeds, and that one measure moves with another does not show which causes which.",
         ]

@@ -37,9 +37,9 @@ def pair_points(
     ``second`` anchor, ``x`` and ``y``, and ``explained``, the share of the variance that both
     components show (NaN for t-SNE). x and y are NaN where all outputs are the same.
     """
-    found = key_masked(model, task, mode=mode, seed=seed)
-    X = found.outputs.double().numpy()
-    chains = [task.chains[label] for label in found.labels.tolist()]
+    masked = key_masked(model, task, mode=mode, seed=seed)
+    X = masked.outputs.double().numpy()
+    chains = [task.chains[label] for label in masked.labels.tolist()]
     frames = []
     for method in METHODS:
         points, explained = _in_plane(X, method, seed)
@@ -66,25 +66,25 @@ def anchor_cosines(
     First a row per output: ``sample``, ``value`` (that of g), ``key`` and ``anchor``; then their
     cosines, as :func:`pairs_of` has them.
     """
-    found = second_anchor_masked(model, task, mode=mode, seed=seed)
+    masked = second_anchor_masked(model, task, mode=mode, seed=seed)
     names = list(task.anchors)
     samples = pd.DataFrame(
         {
-            "sample": range(len(found.labels)),
-            "value": found.labels.tolist(),
-            "key": found.keys.tolist(),
-            "anchor": [names[i - 1] for i in found.first.tolist()],
+            "sample": range(len(masked.labels)),
+            "value": masked.labels.tolist(),
+            "key": masked.keys.tolist(),
+            "anchor": [names[i - 1] for i in masked.first.tolist()],
         }
     )
-    unit = torch.nn.functional.normalize(found.outputs.double(), dim=1)
+    unit = torch.nn.functional.normalize(masked.outputs.double(), dim=1)
     return samples, pairs_of((unit @ unit.mT).numpy())
 
 
 def neuron_cosines(model: SmallDecoderModel) -> pd.DataFrame:
     """Cosines between neurons of W_Q of the first layer, heads merged, those of a common direction
     side by side (Figs 5A and 10), as :func:`pairs_of` has them."""
-    found = condensation(query_neurons(model.lens))
-    return pairs_of(found.cosines[found.order][:, found.order].double().cpu().numpy())
+    neurons = condensation(query_neurons(model.lens))
+    return pairs_of(neurons.cosines[neurons.order][:, neurons.order].double().cpu().numpy())
 
 
 def number_embedding(
@@ -98,13 +98,13 @@ def number_embedding(
     low, high = task.numbers
     W_E = model.lens.embed.W_E.detach()
     components = min(2, W_E.shape[1])
-    found = embedding_geometry(W_E, range(low, high + 1), components=components, steps=STEPS)
+    geometry = embedding_geometry(W_E, range(low, high + 1), components=components, steps=STEPS)
     points = pd.DataFrame(
         {
-            "number": found.tokens,
-            "x": found.coordinates[:, 0].tolist(),
-            "y": found.coordinates[:, 1].tolist() if components == 2 else 0.0,
-            "explained": float(found.explained[:2].sum()),
+            "number": geometry.tokens,
+            "x": geometry.coordinates[:, 0].tolist(),
+            "y": geometry.coordinates[:, 1].tolist() if components == 2 else 0.0,
+            "explained": float(geometry.explained[:2].sum()),
         }
     )
     orders = [
@@ -117,7 +117,7 @@ def number_embedding(
             "distance": order.distance,
             "distance_p": order.distance_p,
         }
-        for order in found.order
+        for order in geometry.order
     ]
     return points, pd.DataFrame(orders)
 

@@ -83,16 +83,16 @@ def phase_curve_figure(
     lines = side_by_side(lines, True)
     kept = ticks[:: -(-len(ticks) // MOST_TICKS)]
     phases = {row["init_rate"]: row["phase"] + row["doubt"] for row in rows}
-    several = any(row["n"] > 1 for row in rows)
+    has_several = any(row["n"] > 1 for row in rows)
     used = {row[name] for row in rows for name in ("phase", "doubt")}
-    said = ", ".join(f"{mark}: {means}" for mark, means in MARKS.items() if mark in used)
-    explained = f" ({said})" if said else ""
+    legend = ", ".join(f"{mark}: {means}" for mark, means in MARKS.items() if mark in used)
+    explained = f" ({legend})" if legend else ""
     return draw(
         Chart(
             title=f"{shape_of(config)}: accuracy at weight decay {weight_decay:g}",
             subtitle=subtitle_of(
                 *_run(config, rows),
-                "bands: smallest to largest seed" if several else "",
+                "bands: smallest to largest seed" if has_several else "",
                 f"{NOT_MEASURED}: γ {', '.join(gaps)}" if gaps else "",
             ),
             x_title=f"{RATE}, phase below{explained}",
@@ -216,14 +216,14 @@ def _hover(row: Cell | None) -> str:
     if row is None or not row["phase"]:
         return ""
     names = {"ood": "OOD", "id": "ID", "train": "train", "commutativity": "commut."}
-    shares = [f"{said} {row[name]:.0%}" for name, said in names.items() if not np.isnan(row[name])]
+    shares = [f"{text} {row[name]:.0%}" for name, text in names.items() if not np.isnan(row[name])]
     return " · ".join([phase_name(row["phase"] + row["doubt"]), *shares, f"n = {row['n']}"])
 
 
 def _run(config: Mapping[str, Any], rows: Iterable[Cell]) -> list[str]:
     """Like "5,000 samples", "1,500 steps", "2–3 seeds", and how many runs diverged."""
     rows = list(rows)
-    told = [
+    sizes = [
         f"{value:,} {key}" if isinstance(value, int) else f"{value} {key}"
         for key in ("samples", "steps")
         if (value := config.get(key)) is not None
@@ -231,7 +231,7 @@ def _run(config: Mapping[str, Any], rows: Iterable[Cell]) -> list[str]:
     counts = [row["n"] for row in rows]
     diverged = sum(row["diverged"] for row in rows)
     return [
-        *told,
+        *sizes,
         *clipping_of(config),
         seeds_of(counts),
         *([f"{diverged} runs diverged"] if diverged else []),

@@ -56,7 +56,7 @@ def phase_diagram(
     init_rates: Sequence[float],
     weight_decays: Sequence[float],
     out: str | os.PathLike[str],
-    asked: PhasesOptions,
+    options: PhasesOptions,
 ) -> PhaseDiagram:
     """Train a model for every init rate, weight decay and seed, and name the phase of each
     (complexity control, section IV, Figs 3 and 5C).
@@ -68,7 +68,7 @@ def phase_diagram(
         init_rates: γ; a larger one is a smaller initialisation.
         weight_decays: of AdamW, on every parameter.
         out: folder for the runs: histories and weights.
-        asked: every option.
+        options: every option.
 
     Raises:
         OptionError: a grid that is empty or repeats; a shape, a rate or data that cannot be; a
@@ -76,7 +76,7 @@ def phase_diagram(
         InputError: ``out`` holds another sweep.
         ModelError: runs failed; the others are kept. Names the first and its log.
     """
-    base = asked.run or PhaseRun()
+    base = options.run or PhaseRun()
     axes = {field: axis for axis, field in AXES.items()}
     check_unread("run", base, PhaseRun(), **{**axes, "seed": "first_seed"})
     if not base.hold_out:
@@ -84,8 +84,8 @@ def phase_diagram(
             "run.hold_out=False leaves no unseen pairs, on which phases depend; "
             "ic.complexity.fitting_speed trains such runs"
         )
-    runs = _runs(base, init_rates, weight_decays, asked)
-    folders = trained(WORK, TRAIN, runs, out, asked)
+    runs = _runs(base, init_rates, weight_decays, options)
+    folders = trained(WORK, TRAIN, runs, out, options)
     return _diagram(runs, folders, grid_config("phases", runs, AXES))
 
 
@@ -93,11 +93,11 @@ def _runs(
     base: PhaseRun,
     init_rates: Sequence[float],
     weight_decays: Sequence[float],
-    asked: GridOptions,
+    options: GridOptions,
 ) -> list[PhaseRun]:
     decays = checked(weight_decays, "weight_decays")
     axes = {"weight_decay": decays, "init_rate": checked(init_rates, "init_rates")}
-    return runs_of(base, axes, asked)
+    return runs_of(base, axes, options)
 
 
 def run(command: PhasesCommand) -> PhaseDiagram:
@@ -107,13 +107,13 @@ def run(command: PhasesCommand) -> PhaseDiagram:
     shape = asdict(command.run)
     base = PhaseRun() if command.paper is None else PRESETS[command.paper].run
     base = replace(base, **shape | {"clip": None if shape["clip"] == math.inf else shape["clip"]})
-    given = vars(command.grid) | {"run": base}
+    options = vars(command.grid) | {"run": base}
     return run_grid(
         command.output,
         PhaseDiagram,
         grid_config("phases", _runs(base, rates, decays, command.grid), AXES),
         list(AXES),
-        lambda bar: phase_diagram(rates, decays, command.output.out, **given | {"progress": bar}),
+        lambda bar: phase_diagram(rates, decays, command.output.out, **options | {"progress": bar}),
     )
 
 

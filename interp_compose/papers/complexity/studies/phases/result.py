@@ -175,21 +175,21 @@ class PhaseDiagram(StudyResult):
         """How many cells are in which phase, and where unseen pairs are answered best."""
         cells = self.cells
         counts = cells["phase"].replace("", "diverged").value_counts().sort_index()
-        told = ", ".join(f"{n} {phase_name(str(phase))}" for phase, n in counts.items())
-        told = told.replace("phase diverged", "diverged")
-        said = [
+        phases = ", ".join(f"{n} {phase_name(str(phase))}" for phase, n in counts.items())
+        phases = phases.replace("phase diverged", "diverged")
+        sentences = [
             "Asked: at which init rates and weight decays decoders answer pairs of anchors that "
             f"training does not show; of {counted(len(cells), 'cells')} ({len(self.frame)} runs), "
-            f"{told}."
+            f"{phases}."
         ]
         for row in cells.nlargest(1, "ood").to_dict("records"):
             ends = {"mean": row["ood"], "smallest": row["ood_low"], "largest": row["ood_high"]}
-            said.append(
+            sentences.append(
                 "The best accuracy on unseen pairs is "
                 f"{over_seeds({**ends, 'n_seeds': row['n'] - row['diverged']})}, at γ "
                 f"{row['init_rate']:g} and weight decay {row['weight_decay']:g}."
             )
-        return [*said, f"Each phase is that of the {mean_of(cells['n'].tolist())}. {LIMITS}"]
+        return [*sentences, f"Each phase is that of the {mean_of(cells['n'].tolist())}. {LIMITS}"]
 
     def figures(self) -> dict[str, ChartFigure]:
         """Every figure, by the name its files get; no curve where every run diverged."""
@@ -199,8 +199,8 @@ class PhaseDiagram(StudyResult):
     @property
     def _sound_decays(self) -> list[float]:
         """Weight decays at which some run did not diverge."""
-        found: list[float] = self.frame.loc[self.frame["finite"], "weight_decay"].unique().tolist()
-        return sorted(found)
+        decays: list[float] = self.frame.loc[self.frame["finite"], "weight_decay"].unique().tolist()
+        return sorted(decays)
 
     def summary(self) -> str:
         """Phases as aligned text, a row per weight decay; then accuracies, a row per cell."""
@@ -209,10 +209,10 @@ class PhaseDiagram(StudyResult):
         lines = [f"phase by weight decay and init rate γ ({mean_of(cells['n'].tolist())})", ""]
         lines.append(f"{'':>8}" + "".join(f"{rate:>6g}" for rate in rates))
         for decay in sorted(cells["weight_decay"].unique().tolist(), reverse=True):
-            own = cells[cells["weight_decay"] == decay].set_index("init_rate")
-            named = own["phase"] + own["doubt"]
-            told = "".join(f"{named.get(rate, '') or '-':>6}" for rate in rates)
-            lines.append(f"{decay:>8g}{told}")
+            rows = cells[cells["weight_decay"] == decay].set_index("init_rate")
+            phases = rows["phase"] + rows["doubt"]
+            text = "".join(f"{phases.get(rate, '') or '-':>6}" for rate in rates)
+            lines.append(f"{decay:>8g}{text}")
         lines += ["", *(f"{phase:>4}  {what}" for phase, what in PHASES.items())]
         if cells["doubt"].any():
             lines.append(f"{'?':>4}  not of every seed by itself; ??: of fewer than half")

@@ -47,9 +47,9 @@ def accuracy_figure(summary: pd.DataFrame, config: Mapping[str, Any]) -> ChartFi
 
 def map_figure(summary: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure | None:
     """What each init rate and weight decay gets right, where both vary."""
-    own = summary[summary["kind"] == ALL]
+    rows = summary[summary["kind"] == ALL]
     return grid_figure(
-        own.assign(split=own["split"].map(lambda split: SQUARE.get(split, split))),
+        rows.assign(split=rows["split"].map(lambda split: SQUARE.get(split, split))),
         config,
         by="split",
         title="exact match",
@@ -64,11 +64,11 @@ def types_figure(
     """What each setting gets right of each type, with the largest training set; None where there
     are not several (beside all together), or the types are a square's blocks."""
     largest = summary["size"].max()
-    own, apart = (table[table["size"] == largest] for table in (summary, differences))
-    if not 2 < own["kind"].nunique() <= MOST_KINDS or own["kind"].map(block_of).notna().any():
+    rows, pairs = (table[table["size"] == largest] for table in (summary, differences))
+    if not 2 < rows["kind"].nunique() <= MOST_KINDS or rows["kind"].map(block_of).notna().any():
         return None
-    told = (*about_decoders(config), f"{largest:,} training sequences", *of_several(config, MEANS))
-    return kinds_figure(own, apart, config, subtitle_of(*told), by="setting")
+    notes = (*about_decoders(config), f"{largest:,} training sequences", *of_several(config, MEANS))
+    return kinds_figure(rows, pairs, config, subtitle_of(*notes), by="setting")
 
 
 def fitted(fits: pd.DataFrame) -> pd.Series[bool]:
@@ -96,8 +96,8 @@ def steps_figure(fits: pd.DataFrame, config: Mapping[str, Any], loss: float) -> 
 def blocks_of(summary: pd.DataFrame) -> pd.DataFrame:
     """The rows of blocks of a square of sums, with the largest training set."""
     blocks = summary["kind"].map(block_of)
-    own: pd.DataFrame = summary.assign(block=blocks)[blocks.notna()]
-    largest: pd.DataFrame = own[own["size"] == own["size"].max()]
+    rows: pd.DataFrame = summary.assign(block=blocks)[blocks.notna()]
+    largest: pd.DataFrame = rows[rows["size"] == rows["size"].max()]
     return largest
 
 

@@ -127,8 +127,8 @@ class TaskPhases(GridResult):
         fits = epochs[epochs["loss"] <= loss]
         run = ["setting", *KEY]
         first = fits.groupby(run, as_index=False, dropna=False)[["epoch", "step"]].min()
-        found = epochs[run].drop_duplicates().merge(first, on=run, how="left")
-        return found.rename(columns={"epoch": "epochs", "step": "steps"})
+        rows = epochs[run].drop_duplicates().merge(first, on=run, how="left")
+        return rows.rename(columns={"epoch": "epochs", "step": "steps"})
 
     def summary(self) -> str:
         """A row per setting, size and split."""
@@ -155,8 +155,8 @@ class TaskPhases(GridResult):
         )
         head = "sequences that are right, in per cent: mean, smallest to largest seed"
         overall = self.differences[self.differences["kind"] == ALL]
-        told = differences_told(overall, shown)
-        return self._told([head, "", *text_table(rows, columns), *told])
+        comparisons = differences_told(overall, shown)
+        return self._told([head, "", *text_table(rows, columns), *comparisons])
 
     def sentences(self) -> list[str]:
         """What each setting gets right of the last split with the largest training set, and what
@@ -184,19 +184,19 @@ class TaskPhases(GridResult):
         curve = self.frames["curve"]
         largest = int(curve["size"].max())
         last = with_settings(curve[curve["size"] == largest])
-        about = (*about_decoders(self.config), f"{largest:,} training sequences")
-        found = {
+        notes = (*about_decoders(self.config), f"{largest:,} training sequences")
+        charts = {
             "task_phases_accuracy": figures.accuracy_figure(self.frame, self.config),
-            "task_phases_curve": curve_figure(last, "setting", self.config, about),
+            "task_phases_curve": curve_figure(last, "setting", self.config, notes),
         }
         if (grid := figures.map_figure(self.frame, self.config)) is not None:
-            found["task_phases_map"] = grid
+            charts["task_phases_map"] = grid
         types = figures.types_figure(self.frame, self.differences, self.config)
         if types is not None:
-            found["task_phases_types"] = types
+            charts["task_phases_types"] = types
         fits = self.epochs_to_fit()
         if figures.fitted(fits).any():
-            found["task_phases_steps"] = figures.steps_figure(fits, self.config, FITTED)
+            charts["task_phases_steps"] = figures.steps_figure(fits, self.config, FITTED)
         if len(blocks := figures.blocks_of(self.frame)):
-            found["task_phases_square"] = figures.square_figure(blocks, self.config)
-        return found
+            charts["task_phases_square"] = figures.square_figure(blocks, self.config)
+        return charts

@@ -40,7 +40,7 @@ class TextData:
 
     @cached_property
     def digest(self) -> str:
-        """Of everything."""
+        """SHA-256 of the tokenizer, the number of bytes and both streams."""
         sha = hashlib.sha256(json.dumps([self.tokenizer.saved(), self.held_out_bytes]).encode())
         for stream in (self.train, self.held_out):
             sha.update(f"{stream.dtype} {len(stream)}".encode())
@@ -51,13 +51,13 @@ class TextData:
         """Write it into the folder of a sweep, where the runs read it."""
         folder = make_folder(out / DATA)
         if not (folder / _name(self.digest)).exists():
-            about = {"tokenizer": self.tokenizer.saved(), "held_out_bytes": self.held_out_bytes}
+            record = {"tokenizer": self.tokenizer.saved(), "held_out_bytes": self.held_out_bytes}
             streams = {"train": self.train, "held_out": self.held_out}
             write_safetensors(
                 {name: torch.from_numpy(stream) for name, stream in streams.items()},
                 folder,
                 lambda _: _name(self.digest),
-                metadata={"about": json.dumps(about)},
+                metadata={"about": json.dumps(record)},
             )
 
 
@@ -85,10 +85,10 @@ def kept(out: Path, digest: str) -> TextData:
     path = out / DATA / _name(digest)
     try:
         with safe_open(path, "numpy") as file:
-            about: dict[str, Any] = json.loads(file.metadata()["about"])
-            tokenizer = BpeTokenizer(json.dumps(about["tokenizer"]))
+            record: dict[str, Any] = json.loads(file.metadata()["about"])
+            tokenizer = BpeTokenizer(json.dumps(record["tokenizer"]))
             train, held_out = (file.get_tensor(name) for name in ("train", "held_out"))
-        data = TextData(tokenizer, train, held_out, about["held_out_bytes"])
+        data = TextData(tokenizer, train, held_out, record["held_out_bytes"])
     except (OSError, SafetensorError) as error:
         raise CorruptFileError(f"{path} cannot be read ({error}); call the study again") from error
     if data.digest != digest:
