@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from interp_compose.errors import DataFormatError
+from interp_compose.errors import DataFormatError, shortened
 from interp_compose.tasks.pairs import Pair, PairTask, pair_from_text
 from interp_compose.tasks.published import rows_sha256
 from interp_compose.tasks.rows import data_files, tsv_rows
@@ -64,6 +64,12 @@ def distinct(
     count = 0
     for place, cells in rows:
         texts = {"text1": cells["sentence1"], "text2": cells["sentence2"]}
+        if all(text[:2] in ("b'", 'b"') and text[-1:] == text[1] for text in texts.values()):
+            raise DataFormatError(
+                f"{source}, {place} holds texts as Python writes bytes, such as "
+                f"{shortened(texts['text1'], 40)}, as the generator of PAWS does under Python 3; "
+                "decode them first: ast.literal_eval(text).decode()"
+            )
         pair = pair_from_text({**texts, "label": str(cells["label"])}, f"{source}, {place}")
         known, earlier = first.setdefault((pair.text1, pair.text2), (pair, place))
         if known.label != pair.label:

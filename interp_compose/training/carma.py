@@ -58,6 +58,11 @@ class CarmaConfig:
                     f"{name}={value!r}: expected a number between 0 and 1 (eqs 7 and 8)"
                 )
         check_sampling(self.temperature, self.negatives)
+        for name, usual in (("temperature", 0.1), ("negatives", "all")):
+            if self.mi_weight == 0 and getattr(self, name) != usual:
+                raise OptionError(
+                    f"{name}={getattr(self, name)!r} has no meaning for mi_weight=0: leave it out"
+                )
         for name in ("layers", "stability_layers"):
             first, last = getattr(self, name) or (1, 1)
             if not 1 <= first <= last:

@@ -104,6 +104,11 @@ class TrainConfig(InParts, Optimisation, lr=6e-5):
             self._check_number("clip", positive=True)
         self._check_number("weight_decay", positive=False)
         self._check_number("final_lr", positive=False)
+        if self.final_lr and self.schedule not in ("linear", "cosine"):
+            raise OptionError(
+                f"final_lr={self.final_lr!r} has no meaning for schedule={self.schedule!r}, only "
+                "for 'linear' and 'cosine': leave it out"
+            )
         for name in ("beta1", "beta2", "label_smoothing"):
             value: float = getattr(self, name)
             if not 0 <= value < 1:

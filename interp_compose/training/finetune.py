@@ -20,6 +20,7 @@ from interp_compose.errors import (
     DeviceError,
     InputError,
     InterventionError,
+    OptionError,
     OutputError,
     warn,
 )
@@ -163,6 +164,11 @@ def finetune_on(
     if carma is not None:
         carma = carma.resolved(model.n_layers)
     check_training(model, train, validation, config, carma)
+    if folder is None and config.checkpoint_every is not None:
+        raise OptionError(
+            f"checkpoint_every={config.checkpoint_every} without a folder, in which checkpoints "
+            "would be kept: give one, or leave it out"
+        )
     where = None if folder is None else _folder(folder)
     processes = Processes(model.device)
     smoothing = config.label_smoothing
@@ -320,6 +326,11 @@ def check_training(
         raise InputError(
             "the task's training split is empty; a file of your own is all test. Divide it: "
             "dataclasses.replace(task, train=task.test[:800], test=task.test[800:])."
+        )
+    if config.evaluate_every is not None and not validation:
+        raise OptionError(
+            f"evaluate_every={config.evaluate_every} looks at the validation split, and the task's "
+            "is empty; give it one (ic.Task(train=…, validation=…)), or leave it out"
         )
     if config.patience is not None and not validation:
         raise InputError(

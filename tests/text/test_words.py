@@ -136,9 +136,23 @@ def test_a_composing_normaliser_loses_nothing(tokenizers: dict[str, Any]) -> Non
     assert prompt.n_groups == 4
 
 
-def test_a_typed_special_token_is_text(bpe: Any) -> None:
-    prompt = tokenize_prompts(bpe, [Example("a <|endoftext|> dog", "x")])[0]
-    assert [prompt.group_text(i) for i in range(prompt.n_groups)] == ["a", "<|endoftext|>", "dog"]
+@pytest.mark.parametrize("unit", ["word", "pretoken"])
+def test_a_special_token_of_the_text_itself_is_in_no_unit(bpe: Any, unit: Any) -> None:
+    for text in ("a<|endoftext|> dog", "a <|endoftext|>dog"):
+        prompt = tokenize_prompts(bpe, [Example(text, "x")], unit=unit)[0]
+        tokens = bpe.convert_ids_to_tokens(prompt.ids.tolist())
+        special = [token == "<|endoftext|>" for token in tokens]
+        assert sum(special) == 2  # the tokenizer's own, and this one
+        assert [group == -1 for group in prompt.groups.tolist()] == special
+        assert sorted({*prompt.groups.tolist()}) == list(range(-1, prompt.n_groups))
+
+
+def test_a_special_token_that_the_tokenizer_adds_as_well_is_refused(bpe: Any) -> None:
+    rows = [Example("a dog", "x"), Example("<|endoftext|>a dog", "x")]
+    with pytest.raises(
+        PromptError, match=r"example 1: its text begins with .*<\|endoftext\|>.*twice"
+    ):
+        tokenize_prompts(bpe, rows)
 
 
 def test_spans_pool_and_the_rest_stays_apart(bpe: Any) -> None:

@@ -38,13 +38,14 @@ from interp_compose.studies.core.inputs import (
     answer_lengths_of,
     batch_size_of,
     check_decoder,
+    counts_of,
     examples_digest,
     into_batches,
     outcome_rows,
     predictions_of,
     prepare,
-    skipped_of,
     split_clean,
+    texts_of_example,
 )
 from interp_compose.studies.core.study import Plan, config_of, study
 from interp_compose.tasks.examples import ExampleRow
@@ -139,7 +140,7 @@ def ablation_curve(
         n_examples=len(items),
         examples_sha256=examples_digest(items),
         **answer_lengths_of(items, options),
-        **skipped_of(skipped),
+        **counts_of(skipped, map(texts_of_example, items)),
     )
     options = replace(options, reach=reach)
     references = References(items, options, layers, size)

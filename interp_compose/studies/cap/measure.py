@@ -38,14 +38,15 @@ from interp_compose.studies.core.inputs import (
     answer_lengths_of,
     batch_size_of,
     check_decoder,
+    counts_of,
     examples_digest,
     into_batches,
     outcome_rows,
     predictions_of,
     prepare,
     prepare_or_refuse,
-    skipped_of,
     split_clean,
+    texts_of_example,
     tokens_of,
 )
 from interp_compose.studies.core.options import PromptOptions
@@ -137,7 +138,7 @@ def _planned(
         n_examples=len(items),
         examples_sha256=examples_digest(items),
         **answer_lengths_of(items, options),
-        **skipped_of(skipped),
+        **counts_of(skipped, map(texts_of_example, items)),
     )
     return Plan(
         CapCurve,

@@ -266,7 +266,7 @@ class CapCurve(StudyResult):
             if (layer, pooling) in other_right and self._depths[layer] == other._depths[layer]
         ]
         if not shared_places:
-            raise InputError("the curves have no layer, of the same depth, and protocol in common")
+            raise InputError("the curves have no layer, of the same depth, and pooling in common")
         if warning := unlike({"this curve": self, "the other": other}, ["pooling"]):
             warn(warning)
         untouched = {"layer": -1, "depth": np.nan, "pooling": UNTOUCHED}

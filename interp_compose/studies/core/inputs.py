@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, TypeVar
@@ -127,9 +127,19 @@ def prepare_or_refuse(
     return items
 
 
-def skipped_of(counts: Mapping[str, int]) -> dict[str, Any]:
-    """For a result's config: nothing where no example was left out."""
-    return {"skipped": dict(counts)} if counts else {}
+def counts_of(skipped: Mapping[str, int], rows: Iterable[Hashable]) -> dict[str, Any]:
+    """For a result's config: how many examples were left out, for what, and how many repeat an
+    earlier one; nothing where none was, and none does."""
+    every = list(rows)
+    repeated = len(every) - len({*every})
+    return ({"skipped": dict(skipped)} if skipped else {}) | (
+        {"repeated": repeated} if repeated else {}
+    )
+
+
+def texts_of_example(item: PreparedExample) -> tuple[str, ...]:
+    """What makes two examples the same."""
+    return item.example.prompt, item.example.target, item.example.answer
 
 
 def prepare_all(

@@ -60,6 +60,11 @@ class StudyResult(Result):
         ``result.json``."""
         seeds, filtered = self.config.get("seeds"), self.config.get("filtered")
         notes = [*([filtered] if filtered else []), *self.config.get("left_out", ())]
+        if repeated := self.config.get("repeated"):
+            notes.append(
+                f"{repeated} of them repeat an earlier one: intervals and tests count each as one "
+                "of its own, and so are too narrow"
+            )
         lengths = answer_lengths(self.config)
         if lengths:
             each = ", ".join(f"{n} of {k}" for k, n in self.config["answer_tokens"].items())

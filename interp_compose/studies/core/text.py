@@ -12,6 +12,7 @@ from typing import Any, Final
 import pandas as pd
 
 from interp_compose.errors import shortened
+from interp_compose.interventions.pooling import TAKEN
 from interp_compose.plots.chart import answers_note, short, subtitle_of
 from interp_compose.runs.result import Result
 from interp_compose.stats.intervals import wilson_interval
@@ -159,6 +160,9 @@ def unlike(results: Mapping[str, Result], without: Collection[str] = ()) -> str:
             labels.setdefault(shown, []).append(short(label, 14))
         each = (f"{shown} ({', '.join(of)})" for shown, of in labels.items())
         texts.append(f"{name} {', '.join(each)}")
+    poolings = [{*result.config.get("pooling", ())} - {*TAKEN} for result in results.values()]
+    if own := sorted(set.intersection(*poolings)) if poolings else []:
+        texts.append(f"maybe {own[0]!r} is another function in each: the code is not compared")
     more = f"; and {len(texts) - MOST_TOLD} more" if len(texts) > MOST_TOLD else ""
     return f"settings differ: {'; '.join(texts[:MOST_TOLD])}{more}" if texts else ""
 

@@ -38,7 +38,7 @@ from interp_compose.models.ready import check_ids, check_model, check_prompts
 from interp_compose.stats.agreement import rounding
 from interp_compose.studies.core.bad_examples import sound
 from interp_compose.studies.core.command import carried_out, loaded
-from interp_compose.studies.core.inputs import PromptBatch, into_batches, skipped_of
+from interp_compose.studies.core.inputs import PromptBatch, counts_of, into_batches
 from interp_compose.studies.core.study import Plan, config_of, study
 from interp_compose.studies.similarity.options import SimilarityCommand, SimilarityOptions
 from interp_compose.studies.similarity.result import (
@@ -125,7 +125,7 @@ def similarity_curve(
         reading=str(reading),
         n_pairs=len(items),
         pairs_sha256=_pairs_digest(items),
-        **skipped_of(skipped),
+        **counts_of(skipped, ()),
     )
     return Plan(
         SimilarityCurve,

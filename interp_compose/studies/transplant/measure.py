@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -31,9 +31,9 @@ from interp_compose.studies.core.inputs import (
     answer_lengths_of,
     batch_size_of,
     check_decoder,
+    counts_of,
     into_batches,
     predictions_of,
-    skipped_of,
 )
 from interp_compose.studies.core.study import Plan, config_of, study
 from interp_compose.studies.transplant.answers import Answers
@@ -133,7 +133,7 @@ def transplant(
         n_pairs=len(items),
         pairs_sha256=pairs_digest(items),
         **answer_lengths_of(answers, options),
-        **skipped_of(skipped),
+        **counts_of(skipped, (astuple(item.pair) for item in items)),
     )
     return Plan(
         Transplants,
