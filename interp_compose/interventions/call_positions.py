@@ -17,9 +17,9 @@ from interp_compose.interventions.pooling import PooledLayout
 from interp_compose.interventions.select import (
     Positions,
     as_list,
-    warn_of_none,
     numbered,
     resolve_positions,
+    warn_of_none,
 )
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.recompute import recalled

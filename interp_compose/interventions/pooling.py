@@ -156,20 +156,20 @@ TAKEN: Final = (*HOW, "shuffled", "average", "none", "clean")
 def poolings_of(
     pooling: str | OwnPooling | Sequence[str | OwnPooling], model: LensModel
 ) -> dict[str, How | OwnPooling]:
-    """One protocol or several, by the names that results give them; a function by its own.
+    """One pooling or several, by the names that results give them; a function by its own.
 
     Raises:
         OptionError: none at all, two of one name, a function without a name of its own, or one
-            that :func:`check_own` refuses.
+            that :func:`check_own_pooling` refuses.
     """
     several = [pooling] if isinstance(pooling, str) or callable(pooling) else list(pooling)
     if not several:
         raise OptionError(f"pooling={pooling!r}: expected a sequence such as ('mean', 'max')")
-    names = [how if isinstance(how, str) else _own_name(how) for how in several]
+    names = [how if isinstance(how, str) else _function_name(how) for how in several]
     if len(set(names)) != len(names):
         raise OptionError(f"pooling={names} names a protocol twice; name each once")
     for how in several:
-        check_own(how, model)
+        check_own_pooling(how, model)
     return dict(zip(names, cast("list[How | OwnPooling]", several), strict=True))
 
 
@@ -178,7 +178,7 @@ def own_poolings(poolings: Mapping[str, How | OwnPooling]) -> list[str]:
     return [name for name, how in poolings.items() if not isinstance(how, str)]
 
 
-def _own_name(function: OwnPooling) -> str:
+def _function_name(function: OwnPooling) -> str:
     name = getattr(function, "__name__", "")
     if not name.isidentifier() or name in TAKEN:
         why = f"the name {name!r}" if name else "no name"
@@ -189,7 +189,7 @@ def _own_name(function: OwnPooling) -> str:
     return str(name)
 
 
-def check_own(how: How | str | OwnPooling, model: LensModel) -> None:
+def check_own_pooling(how: How | str | OwnPooling, model: LensModel) -> None:
     """Try a function of the user's on units of two and three tokens.
 
     Raises:
@@ -312,9 +312,9 @@ def _by_function(
     units = [activations[row, members[row, unit]].to(precise) for row, unit in several.tolist()]
     vectors = torch.stack([_vector(function, unit) for unit in units])  # [unit d_model]
     broken = ~vectors.isfinite().all(dim=1)
-    for at in broken.nonzero().flatten().tolist():
-        if bool(units[at].isfinite().all()):
-            raise _gives(function, len(units[at]), "NaN or infinite values")
+    for index in broken.nonzero().flatten().tolist():
+        if bool(units[index].isfinite().all()):
+            raise _gives(function, len(units[index]), "NaN or infinite values")
     row, unit = several.to(groups.device).unbind(dim=1)
     return pooled.index_put((row, unit), vectors.to(pooled.dtype))
 

@@ -134,8 +134,8 @@ def _positions(
         check_words(model, f"{name}={positions!r} are words", "pass numbers")
         for row, real in _texts(model, tokens, mask):
             # Found in the text alone, and counted back to where its tokens are in the padded row.
-            at = word_positions(model.tokenizer, tokens[row, real].tolist(), listed, row=row)
-            chosen[row, real[at]] = True
+            places = word_positions(model.tokenizer, tokens[row, real].tolist(), listed, row=row)
+            chosen[row, real[places]] = True
         return chosen
     chosen[:, numbered(listed, tokens.shape[1], name)] = True
     _refuse_padding(chosen & ~valid, name)
@@ -194,7 +194,7 @@ def _groups(
                 f"{list(tokens.shape)}; make the groups from the batch that you run."
             )
         return groups.to(tokens.device)
-    found, tokenizer = torch.full_like(tokens, -1), model.tokenizer
+    units, tokenizer = torch.full_like(tokens, -1), model.tokenizer
     for row, real in _texts(model, tokens, mask):
         ids = tokens[row, real].tolist()
         if groups is None:
@@ -203,19 +203,19 @@ def _groups(
             of_row = text.units_at(len(ids))
         else:
             of_row = word_groups(tokenizer, ids, as_list(groups), row=row)
-        found[row, real] = torch.tensor(of_row, device=found.device)
-    return found
+        units[row, real] = torch.tensor(of_row, device=units.device)
+    return units
 
 
-def check_words(model: LensModel, asked: str, remedy: str) -> None:
-    """Refuse words on a model without a tokenizer; ``asked`` begins the message.
+def check_words(model: LensModel, subject: str, remedy: str) -> None:
+    """Refuse words on a model without a tokenizer; ``subject`` begins the message.
 
     Raises:
         InputError: it came without one.
     """
     if model.tokenizer is None:
         raise InputError(
-            f"{asked}, and {model.name!r} came without a tokenizer; {remedy}, or load it with "
+            f"{subject}, and {model.name!r} came without a tokenizer; {remedy}, or load it with "
             "load_model(…, tokenizer=…)."
         )
 
