@@ -446,10 +446,10 @@ class BaseModel(Wrapped):
     ) -> dict[AttentionSite, AttentionEdit]:
         """Edits by site, of those by layer, which are of every attention in it."""
         by_site: dict[AttentionSite, AttentionEdit] = {}
-        for at, edit in edits.items():
-            layer = resolve_layer(at if isinstance(at, int) else at.layer, self.n_layers)
+        for key, edit in edits.items():
+            layer = resolve_layer(key if isinstance(key, int) else key.layer, self.n_layers)
             sites = (
-                self.attention_sites(layer) if isinstance(at, int) else [replace(at, layer=layer)]
+                self.attention_sites(layer) if isinstance(key, int) else [replace(key, layer=layer)]
             )
             by_site |= dict.fromkeys(sites, edit)
         return by_site

@@ -136,12 +136,12 @@ def places(
 
 def is_at(holder: nn.Module, path: Sequence[str], part: nn.Module | None) -> bool:
     """Whether a part is at its one of :func:`places`, maybe inside of other wrappers."""
-    now: nn.Module | None = holder
-    for at in path:
-        now = None if now is None else now._modules.get(at)
-    while part is not None and now is not part and now is not None:
-        now = now._modules.get(INSERTED)
-    return now is part
+    current: nn.Module | None = holder
+    for name in path:
+        current = None if current is None else current._modules.get(name)
+    while part is not None and current is not part and current is not None:
+        current = current._modules.get(INSERTED)
+    return current is part
 
 
 def path_of(lens: nn.Module, module: nn.Module) -> str:
@@ -158,11 +158,12 @@ def deep_copied(value: Any, memo: dict[int, Any]) -> Any:
     copied = copy.deepcopy(value, memo)
 
     def here(one: Any) -> Any:
-        of = getattr(one, "__self__", one)
-        if not isinstance(of, nn.Module) or id(of) not in memo:
+        owner = getattr(one, "__self__", one)
+        if not isinstance(owner, nn.Module) or id(owner) not in memo:
             return one
+        copied_owner = memo[id(owner)]
         return (
-            MethodType(one.__func__, memo[id(of)]) if isinstance(one, MethodType) else memo[id(of)]
+            MethodType(one.__func__, copied_owner) if isinstance(one, MethodType) else copied_owner
         )
 
     for part in [one for one in memo.values() if isinstance(one, nn.Module)]:
@@ -172,11 +173,11 @@ def deep_copied(value: Any, memo: dict[int, Any]) -> Any:
             # The same code on new cells: each module that it holds is replaced by its copy.
             cells = tuple(CellType(here(cell.cell_contents)) for cell in function.__closure__ or ())
             defaults = tuple(map(here, function.__defaults__ or ()))
-            own = FunctionType(
+            twin = FunctionType(
                 function.__code__, function.__globals__, function.__name__, defaults, cells
             )
-            own.__kwdefaults__ = function.__kwdefaults__
-            part.forward = MethodType(own, part) if isinstance(forward, MethodType) else own
+            twin.__kwdefaults__ = function.__kwdefaults__
+            part.forward = MethodType(twin, part) if isinstance(forward, MethodType) else twin
     return copied
 
 
@@ -198,9 +199,9 @@ def _plain(module: nn.Module) -> nn.Module | None:
     kinds = [kind for kind in (nn.Embedding, nn.Linear, Conv1D) if isinstance(module, kind)]
     # A bias that is a buffer is of zeros, added by TransformerLens.
     bias = None if "bias" in module._buffers else getattr(module, "bias", None)
-    own = [_with(kind, module.weight, bias) for kind in kinds]
-    if own and _multiplies(module):  # by a weight that torch's parametrizations compute
-        return own[0]
+    candidates = [_with(kind, module.weight, bias) for kind in kinds]
+    if candidates and _multiplies(module):  # by a weight that torch's parametrizations compute
+        return candidates[0]
     # 2. The input: random vectors as wide as some axis of a weight, the first width that f takes.
     # f reads [2 3 width] or, where no width fits, the ids 0 … rows-1 of a table.
     tensors = [one for one in (*module.parameters(), *module.buffers()) if one.is_floating_point()]
@@ -217,7 +218,7 @@ def _plain(module: nn.Module) -> nn.Module | None:
     bound = 1e-6 * (y.abs() if is_table else y.abs().amax(dim=(0, 1))) + 1e-12
     # 3. A plain layer inside that computes the same: its weight is the one that acts.
     inner = [one for one in module.modules() if _multiplies(one) and one._parameters]
-    for one in (*inner, *own):
+    for one in (*inner, *candidates):
         with suppress(Exception):
             if (_function(one)(x) - y).abs().le(bound).all():
                 return one
@@ -262,6 +263,6 @@ def _function(module: nn.Module) -> Callable[[Tensor], Tensor]:
             for key in [key for key, hook in hooks.items() if not of_a_framework(hook)]:
                 del hooks[key]
     # In float64 by functional_call alone: the module's own tensors, and their graph, are kept.
-    own = (*module.named_parameters(), *module.named_buffers())
-    state = {name: one.double() if one.is_floating_point() else one for name, one in own}
+    tensors = (*module.named_parameters(), *module.named_buffers())
+    state = {name: one.double() if one.is_floating_point() else one for name, one in tensors}
     return lambda x: functional_call(twin, state, (x,))

@@ -99,14 +99,11 @@ def of_the_user(handle: Any) -> bool:
 
 def of_a_framework(hook: Any) -> bool:
     """Whether a function or callable object was written in one of :data:`FRAMEWORKS`."""
-    return _package(hook).partition(".")[0] in FRAMEWORKS
-
-
-def _package(hook: Any) -> str:
     while isinstance(hook, partial):
         hook = hook.func
     has_name = hasattr(hook, "__qualname__")
-    return str((hook if has_name else type(hook)).__module__ or "")
+    module = str((hook if has_name else type(hook)).__module__ or "")
+    return module.partition(".")[0] in FRAMEWORKS
 
 
 def _called(hook: Any) -> str:

@@ -112,6 +112,8 @@ def generated(
     options: Mapping[str, Any],
 ) -> Any:
     """See :meth:`LensModel.generate`; ``tokens`` and ``mask`` are the checked ``inputs``."""
+    from transformers import GenerationMixin
+
     stated = vars(options["generation_config"]) if options.get("generation_config") else {}
     stated = {name: value for name, value in stated.items() if value is not None}
     if max_new_tokens is None:
@@ -127,8 +129,10 @@ def generated(
             f"max_new_tokens={max_new_tokens}: {model.name!r} reads {model.n_ctx} tokens, so that "
             f"at most {max(limit, 0)} can follow this prompt; ask for fewer, or shorten it."
         )
-    config, beside = _config(model, {**options, "max_new_tokens": max_new_tokens})
-    for name in beside.keys() - _takes():
+    config, arguments = _config(model, {**options, "max_new_tokens": max_new_tokens})
+    # What Hugging Face's generate takes with its config.
+    taken = {*signature(GenerationMixin.generate).parameters, "tokenizer"} - {"kwargs"}
+    for name in arguments.keys() - taken:
         raise OptionError(
             f"generate({name}=…) is no option of generation, and what goes to the model's forward "
             "pass, such as positions, is made anew for every token; leave it out."
@@ -146,32 +150,26 @@ def generated(
             module = _as_function(model, prompt, given.shape[1])
             config.use_cache = False
         # Hugging Face would fill in the module's own for every None of the config's.
-        own, module.generation_config = module.generation_config, type(config)()
+        module_config, module.generation_config = module.generation_config, type(config)()
         try:
             out = module.generate(
-                given, generation_config=config, attention_mask=real.long(), **beside
+                given, generation_config=config, attention_mask=real.long(), **arguments
             )
         except InterpComposeError:
             raise
         except (ValueError, ImportError, AssertionError, ZeroDivisionError) as refusal:
             if not caches and module.was_called:
                 raise  # a hook's own
+            shown = ", ".join(f"{name}={value!r:.40}" for name, value in options.items()) or "this"
             raise OptionError(
-                f"Hugging Face's generate refuses {_short(options)}: {first_line(refusal, 300)}"
+                f"Hugging Face's generate refuses {shown}: {first_line(refusal, 300)}"
             ) from refusal
         finally:
-            module.generation_config = own
+            module.generation_config = module_config
     if isinstance(inputs, Tensor) or not isinstance(out, Tensor):
         return out
     texts = _texts(model, prompt, out, given.shape[1], config)
     return texts[0] if isinstance(inputs, str) and len(texts) == 1 else texts
-
-
-def _takes() -> set[str]:
-    """What Hugging Face's ``generate`` takes beside its config."""
-    from transformers import GenerationMixin
-
-    return {*signature(GenerationMixin.generate).parameters, "tokenizer"} - {"kwargs"}
 
 
 def has_cache(model: BaseModel) -> bool:
@@ -248,8 +246,8 @@ def _compared(model: BaseModel, module: Any) -> Outcome:
     mask[1, : length // 2] = 0
     greedy = {"do_sample": False, "num_beams": 1, "max_new_tokens": new, "use_cache": True}
     kept = {"return_dict_in_generate": True, "output_logits": True}
-    config, beside = _config(model, {**greedy, **kept})
-    out = module.generate(tokens, generation_config=config, attention_mask=mask, **beside)
+    config, arguments = _config(model, {**greedy, **kept})
+    out = module.generate(tokens, generation_config=config, attention_mask=mask, **arguments)
     called = []
     for step in range(len(out.logits)):
         grown = out.sequences[:, : length + step]
@@ -264,10 +262,10 @@ def _as_function(model: BaseModel, prompt: Prompt, n_given: int) -> Any:
     shift = model.d_vocab_source if len(model.stacks) > 1 else 0
 
     def last_logits(new: Tensor) -> Tensor:
-        before = prompt.tokens.shape[1]
-        shape = (len(new), before + new.shape[1])
+        n_prompt = prompt.tokens.shape[1]
+        shape = (len(new), n_prompt + new.shape[1])
         tokens, mask = (prompt.grown(one, shape, 1) for one in (prompt.tokens, prompt.mask))
-        tokens[:, before:] = new + shift
+        tokens[:, n_prompt:] = new + shift
         with growing(model, prompt):
             return model.forward(tokens, attention_mask=mask, read="last")
 
@@ -343,12 +341,12 @@ def _config(model: BaseModel, options: Mapping[str, Any]) -> tuple[Any, dict[str
     the model's own config states."""
     from transformers import GenerationConfig
 
-    asked = dict(options)
-    config = deepcopy(asked.pop("generation_config", None)) or GenerationConfig()
+    updates = dict(options)
+    config = deepcopy(updates.pop("generation_config", None)) or GenerationConfig()
     stated = getattr(getattr(model.lens, "original_model", None), "generation_config", None)
     if stated is not None:
         config.update(**stated.to_dict(), defaults_only=True, allow_custom_entries=True)
-    beside: dict[str, Any] = config.update(**asked)
+    arguments: dict[str, Any] = config.update(**updates)
     config.max_length = None
     config.forced_bos_token_id = config.decoder_start_token_id = None  # the prompt begins with them
     tokenizer = None if model.tokenizer is None else output_tokenizer(model)
@@ -361,8 +359,8 @@ def _config(model: BaseModel, options: Mapping[str, Any]) -> tuple[Any, dict[str
         (one for one in ids if isinstance(one, int) and 0 <= one < model.d_vocab), 0
     )
     if config.stop_strings is not None:
-        beside.setdefault("tokenizer", tokenizer)
-    return config, beside
+        arguments.setdefault("tokenizer", tokenizer)
+    return config, arguments
 
 
 def _texts(
@@ -378,14 +376,10 @@ def _texts(
     rows = []
     for number, row in enumerate(out):
         new = row[n_given:].tolist()
-        end = next((at for at, token in enumerate(new) if token in ends), len(new))
-        before: list[int] = []
+        end = next((index for index, token in enumerate(new) if token in ends), len(new))
+        prompt_ids: list[int] = []
         if len(model.stacks) == 1:
             of_prompt = number * len(prompt.tokens) // len(out)
-            before = prompt.tokens[of_prompt][prompt.mask[of_prompt].bool()].tolist()
-        rows.append(torch.tensor(before + new[:end], dtype=torch.long))
+            prompt_ids = prompt.tokens[of_prompt][prompt.mask[of_prompt].bool()].tolist()
+        rows.append(torch.tensor(prompt_ids + new[:end], dtype=torch.long))
     return texts_of(model, rows)
-
-
-def _short(options: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={value!r:.40}" for name, value in options.items()) or "this"

@@ -114,7 +114,7 @@ def _as_called(fn: Any, name: str) -> HookFn:
         "such as lambda activation, hook: activation * 0.5"
     )
     try:
-        takes = signature(fn.forward if isinstance(fn, nn.Module) else fn)
+        call_signature = signature(fn.forward if isinstance(fn, nn.Module) else fn)
     except (TypeError, ValueError):  # written in C: what it takes shows in a call
 
         def tried(activation: Tensor, hook: Any) -> Any:
@@ -126,12 +126,12 @@ def _as_called(fn: Any, name: str) -> HookFn:
                 ) from misfit
 
         return tried
-    named = (p for p in takes.parameters.values() if p.kind is not p.POSITIONAL_ONLY)
+    named = (p for p in call_signature.parameters.values() if p.kind is not p.POSITIONAL_ONLY)
     by_name = "hook" in (p.name for p in named)
     try:
-        takes.bind(*[None] * (2 - by_name), **{"hook": None} if by_name else {})
+        call_signature.bind(*[None] * (2 - by_name), **{"hook": None} if by_name else {})
     except TypeError as misfit:
-        raise OptionError(f"the hook at {name} takes {takes}: {expected}") from misfit
+        raise OptionError(f"the hook at {name} takes {call_signature}: {expected}") from misfit
     return (lambda activation, hook: fn(activation, hook=hook)) if by_name else fn
 
 

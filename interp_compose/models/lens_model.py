@@ -66,8 +66,8 @@ class LensModel(BaseModel):
             if hasattr(type(self), name):  # a property that failed, by its own error
                 return object.__getattribute__(self, name)
             lens = vars(self).get("lens")
-            own = getattr(lens, "__dict__", {})
-            theirs = not name.startswith("_") and (hasattr(type(lens), name) or name in own)
+            attributes = getattr(lens, "__dict__", {})
+            theirs = not name.startswith("_") and (hasattr(type(lens), name) or name in attributes)
             where = f"; TransformerLens' own is model.lens.{name}" if theirs else ""
             kind = type(self).__name__
             raise AttributeError(f"{kind!r} object has no attribute {name!r}{where}", name=name)
@@ -400,9 +400,9 @@ class LensModel(BaseModel):
         split = [part for part in self.lens.modules() if "split_qkv_matrix" in vars(part)]
         unused = (one for part in split if "qkv" in part._modules for one in part.qkv.parameters())
         held = {tensor.data_ptr() for tensor in (*state.values(), *unused)}
-        own = getattr(self.lens, "original_model", self.lens).state_dict().items()
-        left = {name: tensor for name, tensor in own if tensor.data_ptr() not in held}
-        return state | {name.replace(f".{INSERTED}", ""): one for name, one in left.items()}
+        wrapped = getattr(self.lens, "original_model", self.lens).state_dict().items()
+        rest = {name: tensor for name, tensor in wrapped if tensor.data_ptr() not in held}
+        return state | {name.replace(f".{INSERTED}", ""): one for name, one in rest.items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Takes over every weight.

@@ -199,9 +199,9 @@ class OpenBlocks:
         """
         lens = self._model.lens
         module: nn.Module = getattr(lens, "original_model", lens)
-        before = {id(part) for part in edited} & {id(part) for part in module.modules()}
+        edited_ids = {id(part) for part in edited} & {id(part) for part in module.modules()}
         yield
-        if before - {id(part) for part in module.modules()}:
+        if edited_ids - {id(part) for part in module.modules()}:
             raise InterventionError(
                 f"{self._model.name!r}: a module under an edit was replaced or removed inside the "
                 "`with` block, so that calls after that ran without the edit; change the module "

@@ -103,9 +103,9 @@ class Proofs:
             generator = torch.Generator().manual_seed(0)
             tokens = model.random_tokens(2, min(7, model.n_ctx), generator).to(model.device)
             with model.bare():
-                found = shown_otherwise(model, tokens)
+                by_point = shown_otherwise(model, tokens)
             keys = {name: (id(point), field(name)) for name, point in model.hook_dict.items()}
-            self._shown = {name: found[key] for name, key in keys.items() if key in found}
+            self._shown = {name: by_point[key] for name, key in keys.items() if key in by_point}
         of_norms = [name for name in named if field(name) in ("hook_normalized", "hook_scale")]
         self._try(of_norms)
         copied = {name: self.edits[name].detail for name in of_norms}

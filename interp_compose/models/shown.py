@@ -51,11 +51,11 @@ def hook_points(model: BaseModel) -> dict[str, Any]:
     own."""
     names: dict[int, str] = {}
     for name, point in model.hook_dict.items():
-        own = str(getattr(point, "name", ""))
+        point_name = str(getattr(point, "name", ""))
         if id(point) not in names or name.rpartition(".")[2] in FIELDS:
-            names[id(point)] = name if name.rpartition(".")[2] in FIELDS else own or name
+            names[id(point)] = name if name.rpartition(".")[2] in FIELDS else point_name or name
     points = {id(point): point for point in model.hook_dict.values()}
-    return {name: points[at] for at, name in names.items()}
+    return {name: points[identity] for identity, name in names.items()}
 
 
 class Recorded:
@@ -297,10 +297,10 @@ def _by_head(
     if value.shape[1] != n_positions or value.numel() % (value.shape[0] * n_positions * d_head):
         return None
     # [batch pos head_kv d_head]
-    own = value.reshape(value.shape[0], n_positions, -1, d_head)
-    if heads % own.shape[2]:
+    by_head = value.reshape(value.shape[0], n_positions, -1, d_head)
+    if heads % by_head.shape[2]:
         return None
-    return own.repeat_interleave(heads // own.shape[2], dim=2)
+    return by_head.repeat_interleave(heads // by_head.shape[2], dim=2)
 
 
 def _queries_and_keys(
