@@ -96,8 +96,9 @@ def fills(
 
 
 def _mean(tokens: Float[Tensor, "token ..."], seed: int) -> Fill:
-    wide = torch.promote_types(tokens.dtype, torch.float32)
-    mean = tokens.mean(dim=0, dtype=wide).to(tokens.dtype)  # [...]; in half precision rounded once
+    wide_dtype = torch.promote_types(tokens.dtype, torch.float32)
+    # [...]; in half precision rounded once
+    mean = tokens.mean(dim=0, dtype=wide_dtype).to(tokens.dtype)
     return lambda activation: mean.expand_as(activation)
 
 

@@ -51,9 +51,9 @@ class PooledLayout:
         valid = attention_mask.bool()
         groups = groups.masked_fill(~valid, NONE)
         # 1. A unit begins where a token's group is not that of the token before.
-        before = torch.full_like(groups, NONE - 1)
-        before[:, 1:] = groups[:, :-1]
-        starts = valid & ((groups == NONE) | (groups != before))  # [batch pos]
+        previous = torch.full_like(groups, NONE - 1)
+        previous[:, 1:] = groups[:, :-1]
+        starts = valid & ((groups == NONE) | (groups != previous))  # [batch pos]
         ordinal = starts.long().cumsum(dim=1)  # 1-based, constant inside a unit
         counts = ordinal.amax(dim=1, keepdim=True)  # [batch 1]: units of each row
         _refuse_scattered(groups, starts)
@@ -202,10 +202,10 @@ def check_own_pooling(how: How | str | OwnPooling, model: LensModel) -> None:
     drawn = torch.Generator().manual_seed(0)
     for n_tokens in (2, 3):
         unit = torch.randn(n_tokens, model.d_model, generator=drawn, dtype=precise)
-        given = [_vector(how, unit.to(model.device)) for _ in range(2)]
-        if not bool(given[0].isfinite().all()):
+        vectors = [_vector(how, unit.to(model.device)) for _ in range(2)]
+        if not bool(vectors[0].isfinite().all()):
             raise _gives(how, n_tokens, "NaN or infinite values")
-        if not torch.equal(*given):
+        if not torch.equal(*vectors):
             raise _gives(how, n_tokens, "another vector each time it is called")
 
 

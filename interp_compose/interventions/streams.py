@@ -63,15 +63,16 @@ class Shared:
             rows = (quarter == part).nonzero()[:, 0]
             begin = int(self.first[rows].min())
             columns = self.column[rows]
-            before = (columns >= 0) & (columns < begin)  # [part pos]
+            in_prefix = (columns >= 0) & (columns < begin)  # [part pos]
             # [part pos-1]: tokens of one unit share a column
             alone = columns[:, 1:] != columns[:, :-1]
-            assert bool((alone | ~before[:, 1:]).all()), "pooled before the first change"
-            places = before.any(0).nonzero()[:, 0].tolist()  # of the clean run, in any row's prefix
+            assert bool((alone | ~in_prefix[:, 1:]).all()), "pooled before the first change"
+            # Positions of the clean run that are in any row's prefix.
+            places = in_prefix.any(0).nonzero()[:, 0].tolist()
             if not places:
                 yield rows, 0, None
                 continue
-            mask = before[:, places[0] : places[-1] + 1].long()  # [part before]
+            mask = in_prefix[:, places[0] : places[-1] + 1].long()  # [part before]
             yield rows, begin, Prefix(self.kept, self.example[rows], places[0], mask)
 
 

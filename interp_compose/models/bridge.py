@@ -339,12 +339,12 @@ class BridgeModel(LensModel):
 
         if not self.is_proving:
             self.require("prefix")
-        cache, before = DynamicCache(), self._keeping
+        cache, outer = DynamicCache(), self._keeping
         self._keeping = {self._cache_name: cache, "use_cache": True}
         try:
             yield lambda: Kept.of(cache)
         finally:
-            self._keeping = before
+            self._keeping = outer
 
     @contextmanager
     def _entering(self, resid: Float[Tensor, "stream pos d_model"], layer: int) -> Iterator[None]:

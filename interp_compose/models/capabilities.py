@@ -403,11 +403,11 @@ class _Probes:
             )
         error = max(
             _distance(
-                store[left],
-                store[entered],
-                torch.ones_like(store[left][..., 0]) if self.two_stacks else self.mask,
+                store[last],
+                store[first],
+                torch.ones_like(store[last][..., 0]) if self.two_stacks else self.mask,
             )
-            for entered, left in ends
+            for first, last in ends
         )
         return Probe(error == 0.0, f"what leaves the last block differs by {error:.1e}")
 

@@ -40,7 +40,7 @@ def holders(*parts: Any, name: str) -> list[nn.Module]:
     kind = name.rpartition("_")[2].lower()
     key = {"e": "embed", "pos": "pos_embed", "u": "unembed"}.get(kind, kind)
     inside = [one for part in parts if isinstance(part, nn.Module) for one in part.modules()]
-    held = [one._modules.get(at) for one in inside for at in (key, f"dense_{key}")]
+    held = [one._modules.get(child) for one in inside for child in (key, f"dense_{key}")]
     return [one for one in (*held, *parts) if isinstance(one, HOLDERS)]
 
 
@@ -75,16 +75,16 @@ def acting(lens: nn.Module, *parts: Any, name: str = "") -> Iterator[bool]:
                 "model.state_dict()."
             )
     try:
-        for holder, at, module in places:
-            holder._modules[at] = layers[module]
+        for holder, child, module in places:
+            holder._modules[child] = layers[module]
         inside = (one for part in parts if isinstance(part, nn.Module) for one in part.modules())
         for one in inside:  # TransformerLens keeps the biases that an MLP had when it was wrapped
-            if name in vars(one) and (now := holders(one, name=name)):
-                vars(one)[name] = getattr(now[0], "bias", None)
+            if name in vars(one) and (current := holders(one, name=name)):
+                vars(one)[name] = getattr(current[0], "bias", None)
         yield bool(places)
     finally:
-        for holder, at, module in places:
-            holder._modules[at] = module
+        for holder, child, module in places:
+            holder._modules[child] = module
 
 
 def tell_of_hooks(lens: nn.Module, *names: str) -> None:
@@ -102,14 +102,14 @@ def wrapped(root: nn.Module) -> Iterator[tuple[nn.Module, str, nn.Module]]:
     holds each, and by which name."""
     within: set[int] = set()
     for holder in root.modules():
-        for at, module in holder._modules.items() if id(holder) not in within else ():
+        for child, module in holder._modules.items() if id(holder) not in within else ():
             if module is None:
                 continue
             changed = "parametrizations" in module._modules or not _multiplies(module)
-            held = isinstance(holder, HOLDERS) and at == INSERTED
+            held = isinstance(holder, HOLDERS) and child == INSERTED
             if type(module).__module__.startswith("peft.") or (held and changed):
                 within |= {id(one) for one in module.modules()}
-                yield holder, at, module
+                yield holder, child, module
 
 
 def places(
@@ -123,12 +123,12 @@ def places(
     for holder in () if run is None else (*run.modules(), lens):
         # A list is no part by itself: its entries are by number, and one more says that it ends.
         held: dict[str, nn.Module | None] = {}
-        for at, part in holder._modules.items() if not isinstance(holder, nn.ModuleList) else ():
+        for child, part in holder._modules.items() if not isinstance(holder, nn.ModuleList) else ():
             if isinstance(part, nn.ModuleList):
-                held |= {f"{at}.{number}": one for number, one in part._modules.items()}
-                held |= {} if set(parts).isdisjoint(part) else {f"{at}.{len(part)}": None}
-            elif at != INSERTED and part is not None:
-                held[at] = part
+                held |= {f"{child}.{number}": one for number, one in part._modules.items()}
+                held |= {} if set(parts).isdisjoint(part) else {f"{child}.{len(part)}": None}
+            elif child != INSERTED and part is not None:
+                held[child] = part
         for path, one in held.items():
             if one is None or not inside.isdisjoint(one.modules()):
                 yield holder, path.split("."), one

@@ -477,11 +477,11 @@ class EncoderDecoderModel(LensModel):
         self, is_target: Bool[Tensor, "batch pos"], mask: Int[Tensor, "batch pos"]
     ) -> Iterator[None]:
         """Both sides have this layout for the length of a ``with`` block."""
-        before, self._sides = self._sides, self._sides_of(is_target, mask)
+        outer, self._sides = self._sides, self._sides_of(is_target, mask)
         try:
             yield
         finally:
-            self._sides = before
+            self._sides = outer
 
     def _sides_of(
         self, is_target: Bool[Tensor, "batch pos"], mask: Int[Tensor, "batch pos"]
@@ -493,8 +493,8 @@ class EncoderDecoderModel(LensModel):
             PromptError: a side longer than the model's context.
         """
         chosen = {"source": mask.bool() & ~is_target, "target": mask.bool() & is_target}
-        for side, here in chosen.items():
-            empty = ~here.any(dim=1)
+        for side, flags in chosen.items():
+            empty = ~flags.any(dim=1)
             if bool(empty.any()):
                 raise InputError(
                     f"row {int(empty.nonzero()[0])} has no {side} token, and {self.name!r} reads a "

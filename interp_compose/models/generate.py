@@ -321,12 +321,12 @@ def _check_without_cache(model: BaseModel, config: Any, options: Mapping[str, An
                 f"generate({name}=True) cannot be had here ({why}): run model.run_with_cache on "
                 "the tokens that are returned."
             )
-    off = {"encoder_no_repeat_ngram_size": 0, "encoder_repetition_penalty": 1.0}
-    for name in off if len(model.stacks) > 1 else ():
-        if getattr(config, name) not in (None, off[name]):
+    defaults = {"encoder_no_repeat_ngram_size": 0, "encoder_repetition_penalty": 1.0}
+    for name in defaults if len(model.stacks) > 1 else ():
+        if getattr(config, name) not in (None, defaults[name]):
             raise OptionError(
                 f"generate({name}=…) reads the source, which cannot be had here: pass "
-                f"{name}={off[name]}."
+                f"{name}={defaults[name]}."
             )
     if options.get("use_cache") or options.get("cache_implementation"):
         raise OptionError(

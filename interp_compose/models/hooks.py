@@ -38,14 +38,14 @@ class HookLog:
 
         def hook_fn(activation: Tensor, hook: Any) -> Tensor | None:
             self._fired[name] = True
-            before = _version(activation)
+            version = _version(activation)
             result = called(activation, hook)
             if result is not None:
                 self._returned.add(name)
                 _check_result(result, activation, name)
                 if isinstance(result, nn.Parameter):  # a module that keeps it would take it over
                     result = result.view_as(result)
-            in_place = _version(activation) != before
+            in_place = _version(activation) != version
             if in_place and (result is None or result is activation):
                 # Norms of TransformerLens take an edit for one by the tensor that a hook returns.
                 result = activation.view_as(activation)

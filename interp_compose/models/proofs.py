@@ -123,8 +123,8 @@ class Proofs:
         zeros = [(name, lambda resid, hook: torch.zeros_like(resid))]
         with model.bare(), model.open_blocks.hooked(zeros):
             post, mlp_out = read_at(model, tokens, shown, read="hidden")[1].values()
-        left = (post - mlp_out).float().abs().max()
-        return float(left) <= 0.05 * float(post.float().std() + mlp_out.float().std())
+        remainder = (post - mlp_out).float().abs().max()
+        return float(remainder) <= 0.05 * float(post.float().std() + mlp_out.float().std())
 
     def _try(self, names: Sequence[str]) -> None:
         """Edits at each, unless they were tried before."""

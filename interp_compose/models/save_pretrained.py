@@ -137,13 +137,14 @@ def _altered(module: nn.Module, new: nn.Module) -> Iterator[str]:
     new one."""
     live = {(_plain_name(f"{name}."), type(part)): part for name, part in module.named_modules()}
     for name, part in new.named_modules():
-        now = live.get((f"{name}.", type(part)))
-        for key, value in {**vars(part), **part._buffers}.items() if now is not None else ():
+        live_part = live.get((f"{name}.", type(part)))
+        for key, value in {**vars(part), **part._buffers}.items() if live_part is not None else ():
             is_harmless = key.startswith(HARMLESS) or "dropout" in key or key == "p"
             if isinstance(value, int | float | Tensor) and not is_harmless:
-                one, held = torch.as_tensor(value), torch.as_tensor(getattr(now, key, torch.nan))
+                built = torch.as_tensor(value)
+                held = torch.as_tensor(getattr(live_part, key, torch.nan))
                 # A cast of the whole model casts buffers as well.
-                if one.shape != held.shape or not torch.allclose(one.to(held), held, rtol=1e-4):
+                if built.shape != held.shape or not torch.allclose(built.to(held), held, rtol=1e-4):
                     yield f"; {name}.{key} was altered"
 
 
@@ -306,9 +307,9 @@ def _fused(
     # 2. Split as TransformerLens does: each part's number says which entry its value now is.
     flat = torch.zeros(end, dtype=model.dtype)
     known = torch.zeros(end, dtype=torch.bool)
-    for part, now in zip(split(numbered), held, strict=True):
-        ids_of = {name: weight.detach() for name, weight in _weights(part)}
-        for name, weight in _weights(now):
+    for numbered_part, live_part in zip(split(numbered), held, strict=True):
+        ids_of = {name: weight.detach() for name, weight in _weights(numbered_part)}
+        for name, weight in _weights(live_part):
             ids = ids_of[name].long()
             values = weight.detach().cpu()
             if bool(known[ids].any()) and not _same(flat[ids][known[ids]], values[known[ids]]):

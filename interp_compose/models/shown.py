@@ -149,7 +149,7 @@ def residuals(recorded: Recorded, layer: int) -> Iterator[Found]:
     """What enters a block, what it adds, and what leaves it."""
     model = recorded.model
     prefix = model.prefix(layer)
-    before, after = (recorded.at(f"{prefix}.hook_resid_{at}") for at in ("pre", "post"))
+    before, after = (recorded.at(f"{prefix}.hook_resid_{end}") for end in ("pre", "post"))
     names = model.sublayers(layer)
     shown = {part: recorded.at(name) for part, name in names.items()}
     added = {part: one for part, one in shown.items() if one is not None}
@@ -256,8 +256,8 @@ def attention(recorded: Recorded, site: AttentionSite, softmax: Softmax | None) 
     if not model.bidirectional and site.queries == site.keys != "source":
         # [query key]: keys after their query
         later = torch.ones(pattern.shape[-2:], dtype=torch.bool, device=pattern.device).triu(1)
-        above = float(pattern[..., later].abs().max()) if later.any() else 0.0
-        outcome = Outcome("holds" if above == 0 else "wrong", f"largest weight {above:.1e}")
+        largest = float(pattern[..., later].abs().max()) if later.any() else 0.0
+        outcome = Outcome("holds" if largest == 0 else "wrong", f"largest weight {largest:.1e}")
         yield f"{place}.hook_pattern", "gives later positions nothing", outcome
     if scores is not None and scores.shape == pattern.shape:
         if softmax is not None and sinks.shape[-1]:  # the same may be taken off a row's scores
