@@ -164,6 +164,7 @@ def ablate(
     if heads is None and neurons is None:
         raise OptionError("nothing to ablate: name heads or neurons, such as heads=[(0, 3)].")
     call_positions = CallPositions(model, positions, "positions")
+    # 1. Hook points, what is ablated at each, and whose positions they have.
     chosen = resolve_layers(layers, model.n_layers)
     ablated: dict[str, list[int]] = {}  # by hook point, numbers of heads or neurons
     sides: dict[str, Side] = {}
@@ -186,9 +187,11 @@ def ablate(
         for layer, numbers in by_layer.items():
             name = f"{model.prefix(layer)}.mlp.hook_post"
             ablated[name], sides[name] = numbers, model.side_of(layer)
+    # 2. What takes its place: one run of the reference.
     check_reference(model, how, reference, reference_mask, seed)
     with torch.no_grad():
         fill = fills(model, sides, how, reference, reference_mask, seed)
+    # 3. Hooks that put it there, in every call of the block.
     record = AblationRecord(f"ablate(how={how!r})")
 
     hooks: list[tuple[str, HookFn]] = [

@@ -166,6 +166,7 @@ def _replaced(
     generator: torch.Generator,
 ) -> Tensor:
     """Other tokens at the masked positions, never the same ones and never a model's padding."""
+    # Of an encoder–decoder there are two vocabularies, each shifted within itself.
     sizes = [size for size in (model.d_vocab, model.n_ids - model.d_vocab) if size]
     # Below the size of the smaller vocabulary, so that none leads back to the token itself.
     shift = torch.randint(1, min(sizes), tuple(tokens.shape), generator=generator)

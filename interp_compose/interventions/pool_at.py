@@ -175,6 +175,8 @@ def pool_at(
         return inner(tokens, mask, read)
 
     def spread(resid: Float[Tensor, "batch pos width"], hook: Any) -> Tensor:
+        # Under activation checkpointing a block runs again in the backward pass, when the record
+        # may be of a later call: then the layout is that of the first computation.
         layout = recalled(lay_out, lambda: record.layout)
         assert layout is not None, "a call past the wrapper is refused"
         pooled = pool_groups(resid, layout.of_token, how, n_groups=layout.n_positions)
@@ -190,6 +192,7 @@ def pool_at(
         else:
             with (
                 model.hooks([(f"blocks.{layer}.hook_resid_pre", spread)]),
+                # With the hook just installed, without which the wrapper alone pools nothing.
                 model.open_blocks.around(note, name, model.open_blocks.installed[-1:]),
             ):
                 yield record

@@ -113,7 +113,7 @@ def shuffled_groups(
     any batch.
     """
     ids = np.asarray(groups)
-    pooled = ids[ids >= 0]
+    pooled = ids[ids >= 0]  # [token], without specials
     if pooled.size == 0:
         return list(groups)
     sizes = np.bincount(pooled - pooled.min())  # [group]: tokens of each
@@ -136,8 +136,9 @@ def shuffled_sides(groups: Sequence[int], n_source: int, *, seed: int, example: 
 
 def _refuse_scattered(groups: Int[Tensor, "batch pos"], starts: Tensor) -> None:
     for row in range(groups.shape[0]):
-        opened = groups[row][starts[row] & (groups[row] != NONE)]
-        if opened.numel() != opened.unique().numel():
+        # A group that begins twice has another one in between.
+        units = groups[row][starts[row] & (groups[row] != NONE)]
+        if units.numel() != units.unique().numel():
             raise SpanError(
                 f"groups of row {row} are scattered: {groups[row].tolist()}; the tokens of a unit "
                 "must be next to one another."
@@ -202,6 +203,7 @@ def check_own_pooling(how: How | str | OwnPooling, model: LensModel) -> None:
     drawn = torch.Generator().manual_seed(0)
     for n_tokens in (2, 3):
         unit = torch.randn(n_tokens, model.d_model, generator=drawn, dtype=precise)
+        # Twice: one that draws at random, or keeps a state, gives another vector.
         vectors = [_vector(how, unit.to(model.device)) for _ in range(2)]
         if not bool(vectors[0].isfinite().all()):
             raise _gives(how, n_tokens, "NaN or infinite values")

@@ -107,6 +107,7 @@ def resolve_positions(
     prompt = prompt_of(model)
     if prompt is not None:
         chosen = _positions(model, positions, prompt.tokens, prompt.mask, name)
+        # [prompt pos] -> [row length]: rows of samples and beams, and False at new tokens
         return prompt.grown(chosen, (tokens.shape[0], tokens.shape[1]), False)
     return _positions(model, positions, tokens, mask, name)
 
@@ -179,6 +180,7 @@ def resolve_groups(
     """
     prompt = prompt_of(model)
     if prompt is not None:
+        # [prompt pos] -> [row length], with -1 at new tokens
         of_prompt = _groups(model, groups, unit, prompt.tokens, prompt.mask)
         return prompt.grown(of_prompt, (tokens.shape[0], tokens.shape[1]), -1)
     return _groups(model, groups, unit, tokens, mask)
@@ -203,6 +205,7 @@ def _groups(
             of_row = text.units_at(len(ids))
         else:
             of_row = word_groups(tokenizer, ids, as_list(groups), row=row)
+        # From the text alone to the columns of its tokens in the padded row.
         units[row, real] = torch.tensor(of_row, device=units.device)
     return units
 

@@ -198,7 +198,7 @@ class _Probes:
         self.clean, self.resid = read_at(
             model, self.tokens, self.names, attention_mask=self.mask, read=self.read
         )
-        self.has_output = self._real(self.read)
+        self.has_output = self._real(self.read)  # [batch pos]
         # The same call twice: how far the output moves when nothing was changed.
         again = model.forward(self.tokens, attention_mask=self.mask, read=self.read)
         self.noise = _distance(again, self.clean, self.has_output)
@@ -447,16 +447,19 @@ class _Probes:
 
     def edit_anywhere(self, name: str) -> Probe:
         """One hook point, of whatever kind."""
+        # 1. What the hook shows has to be what the model goes on with: a copy changes nothing.
         copied = self._copied(name)
         if copied is not None:
             return copied
+        # 2. And the model has to read what the hook returns: random numbers change the output.
         edit = _RecordedEdit(_random_pattern if name.endswith("hook_pattern") else _random_like)
         probe = self._edit([name], edit)
         if not edit.changed:  # whole numbers that are all alike
             return Probe(True, "a random edit is no edit of this activation", applies=False)
         if probe.held or not getattr(self.model, "has_head", False):
             return probe
-        self.read = "logits"  # an encoder, whose last hidden state the other probes read
+        # 3. Once more by the logits: the head of an encoder comes after its last hidden state.
+        self.read = "logits"
         self.clean = self.model.forward(self.tokens, attention_mask=self.mask)
         try:
             return self._copied(name) or self._edit([name], edit)

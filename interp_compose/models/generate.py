@@ -75,6 +75,7 @@ class Prompt:
         """What is true of the prompt's positions, for a call of ``shape``: a row for each beam or
         sample of a prompt, side by side, and ``fill`` at new tokens."""
         rows, length = shape
+        # [prompt pos] -> [row pos]: a prompt's beams are next to one another -> [row grown]
         of_row = of_prompt.repeat_interleave(rows // len(of_prompt), dim=0)
         return torch.nn.functional.pad(of_row, (0, length - of_prompt.shape[1]), value=fill)
 
@@ -114,6 +115,7 @@ def generated(
     """See :meth:`LensModel.generate`; ``tokens`` and ``mask`` are the checked ``inputs``."""
     from transformers import GenerationMixin
 
+    # 1. How many tokens: an option goes before the config that is passed, and that before 10.
     stated = vars(options["generation_config"]) if options.get("generation_config") else {}
     stated = {name: value for name, value in stated.items() if value is not None}
     if max_new_tokens is None:
@@ -121,6 +123,7 @@ def generated(
     if max_new_tokens:
         stated.pop("max_length", None)  # Hugging Face gives way to max_new_tokens as well
     _check(model, tokens, mask, max_new_tokens, {**stated, **options})
+    # 2. All but the last new token are read again, so that this many find room.
     prompt = Prompt(tokens, mask)
     given, real = _seen_by_hugging_face(model, prompt)
     limit = model.n_ctx - int(real.sum(dim=1).max()) + 1
@@ -137,6 +140,7 @@ def generated(
             f"generate({name}=…) is no option of generation, and what goes to the model's forward "
             "pass, such as positions, is made anew for every token; leave it out."
         )
+    # 3. The wrapped module with a cache, where nothing acts; else the model, call by call.
     with model.open_blocks.held(), in_evaluation_mode(model.lens):
         caches = (
             not model.open_blocks.active
@@ -206,6 +210,7 @@ def keeps_and_goes_on(model: BaseModel) -> Outcome:
         return lens.generate(options.pop("decoder_input_ids", tokens), **options)
 
     def second_token() -> Outcome:
+        # The logits of the second new token: by what was kept of all before it, and all anew.
         kept = generated(2, keeps=True)
         whole = generated(1, keeps=False, decoder_input_ids=kept.sequences[:, :-1])
         return compared(model, kept.logits[-1], whole.logits[-1])
@@ -252,6 +257,7 @@ def _compared(model: BaseModel, module: Any) -> Outcome:
     for step in range(len(out.logits)):
         grown = out.sequences[:, : length + step]
         real = torch.nn.functional.pad(mask, (0, step), value=1)
+        # [row d_vocab]: what follows the tokens before this step, in a call without a cache
         called.append(model.forward(grown, attention_mask=real, read="last")[:, -1])
     return compared(model, torch.stack(out.logits), torch.stack(called))
 
@@ -265,7 +271,7 @@ def _as_function(model: BaseModel, prompt: Prompt, n_given: int) -> Any:
         n_prompt = prompt.tokens.shape[1]
         shape = (len(new), n_prompt + new.shape[1])
         tokens, mask = (prompt.grown(one, shape, 1) for one in (prompt.tokens, prompt.mask))
-        tokens[:, n_prompt:] = new + shift
+        tokens[:, n_prompt:] = new + shift  # ids of target tokens come after the source vocabulary
         with growing(model, prompt):
             return model.forward(tokens, attention_mask=mask, read="last")
 
@@ -282,6 +288,8 @@ def _seen_by_hugging_face(
     if len(model.stacks) == 1:
         return prompt.tokens, real
     real &= model.predicts(prompt.tokens)
+    # [row pos] -> [row given]: from the first column that holds a target token in any row; what
+    # is padding or source there has the id 0.
     first = int(real.any(dim=0).nonzero()[0])
     given = (prompt.tokens - model.d_vocab_source) * real
     return given[:, first:], real[:, first:]
@@ -341,6 +349,7 @@ def _config(model: BaseModel, options: Mapping[str, Any]) -> tuple[Any, dict[str
     the model's own config states."""
     from transformers import GenerationConfig
 
+    # 1. The config that is passed, filled up from the model's own, under the other options.
     updates = dict(options)
     config = deepcopy(updates.pop("generation_config", None)) or GenerationConfig()
     stated = getattr(getattr(model.lens, "original_model", None), "generation_config", None)
@@ -349,6 +358,7 @@ def _config(model: BaseModel, options: Mapping[str, Any]) -> tuple[Any, dict[str
     arguments: dict[str, Any] = config.update(**updates)
     config.max_length = None
     config.forced_bos_token_id = config.decoder_start_token_id = None  # the prompt begins with them
+    # 2. Where a text ends, and what fills the rows that end first: any id that the model has.
     tokenizer = None if model.tokenizer is None else output_tokenizer(model)
     if config.eos_token_id is None and "eos_token_id" not in options:
         config.eos_token_id = getattr(tokenizer, "eos_token_id", None)
@@ -379,7 +389,7 @@ def _texts(
         end = next((index for index, token in enumerate(new) if token in ends), len(new))
         prompt_ids: list[int] = []
         if len(model.stacks) == 1:
-            of_prompt = number * len(prompt.tokens) // len(out)
+            of_prompt = number * len(prompt.tokens) // len(out)  # a prompt's rows are side by side
             prompt_ids = prompt.tokens[of_prompt][prompt.mask[of_prompt].bool()].tolist()
         rows.append(torch.tensor(prompt_ids + new[:end], dtype=torch.long))
     return texts_of(model, rows)

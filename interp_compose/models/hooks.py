@@ -38,7 +38,7 @@ class HookLog:
 
         def hook_fn(activation: Tensor, hook: Any) -> Tensor | None:
             self._fired[name] = True
-            version = _version(activation)
+            version = _version(activation)  # an edit in place shows in its counter alone
             result = called(activation, hook)
             if result is not None:
                 self._returned.add(name)
@@ -51,6 +51,7 @@ class HookLog:
                 result = activation.view_as(activation)
             if in_place or (result is not None and result is not activation):
                 self._edited.add(name)
+                # A block that is computed again in the backward pass has to have the same edits.
                 acted(f"the edit at {name}", fn, lambda: self.open)
             return result
 
@@ -128,7 +129,7 @@ def _as_called(fn: Any, name: str) -> HookFn:
         return tried
     named = (p for p in call_signature.parameters.values() if p.kind is not p.POSITIONAL_ONLY)
     by_name = "hook" in (p.name for p in named)
-    try:
+    try:  # bind() tests whether the arguments fit, and calls nothing
         call_signature.bind(*[None] * (2 - by_name), **{"hook": None} if by_name else {})
     except TypeError as misfit:
         raise OptionError(f"the hook at {name} takes {call_signature}: {expected}") from misfit
@@ -156,6 +157,8 @@ class Installed(Edit):
         self, module: nn.Module, handle: Any, what: str, kind: str = "_forward_hooks"
     ) -> None:
         self.module, self.handle, self.what, self.kind = module, handle, what, kind
+        # Put in the place of the function: PyTorch calls what it finds under the handle's id, and
+        # whoever removes the handle removes this object with it.
         hooks = getattr(module, kind)
         self._call, hooks[handle.id] = hooks[handle.id], self
 
@@ -232,6 +235,7 @@ def check_mask(attention_mask: Tensor) -> None:
 def without_hooks(points: Iterable[nn.Module]) -> Iterator[None]:
     """Hook points whose hooks do not fire for the length of a ``with`` block."""
     removed = [(point, point._forward_hooks) for point in points]
+    # An empty dictionary in the place of theirs: no handle is touched, and their order stays.
     for point, _ in removed:
         point._forward_hooks = OrderedDict()
     try:
@@ -256,6 +260,7 @@ def in_evaluation_mode(lens: nn.Module) -> Iterator[None]:
             lens.eval()
         yield
     finally:
+        # One by one, since train(mode) of a module sets all modules inside it alike.
         for module, mode in modes.items():
             if module.training != mode:
                 module.training = mode
