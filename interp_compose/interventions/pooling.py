@@ -322,7 +322,6 @@ def _by_function(
 
 
 def _members(groups: Int[Tensor, "batch pos"], width: int) -> Bool[Tensor, "batch group pos"]:
-    """Which tokens are in which group."""
     return groups[:, None, :] == torch.arange(width, device=groups.device)[None, :, None]
 
 

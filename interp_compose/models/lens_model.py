@@ -154,7 +154,6 @@ class LensModel(BaseModel):
     def _checked(
         self, inputs: Inputs, attention_mask: Int[Tensor, "batch pos"] | None
     ) -> tuple[Int[Tensor, "batch pos"], Int[Tensor, "batch pos"]]:
-        """The token ids of a call, and its mask."""
         tokens, mask = as_call(self, inputs, attention_mask)
         check_call(tokens, mask)
         mask = torch.ones_like(tokens) if mask is None else mask
