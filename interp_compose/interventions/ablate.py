@@ -92,12 +92,13 @@ def fills(
     real = {side: model.own_mask(tokens, mask, side) for side in set(sides.values())}
     fill = _mean if how == "mean" else _drawn
     # Each activation [batch pos ...] at the real tokens of its side alone: [token ...].
-    return {name: fill(of[real[sides[name]]], seed) for name, of in activations.items()}
+    return {name: fill(vectors[real[sides[name]]], seed) for name, vectors in activations.items()}
 
 
 def _mean(tokens: Float[Tensor, "token ..."], seed: int) -> Fill:
-    wide = torch.promote_types(tokens.dtype, torch.float32)
-    mean = tokens.mean(dim=0, dtype=wide).to(tokens.dtype)  # [...]; in half precision rounded once
+    wide_dtype = torch.promote_types(tokens.dtype, torch.float32)
+    # [...]; in half precision rounded once
+    mean = tokens.mean(dim=0, dtype=wide_dtype).to(tokens.dtype)
     return lambda activation: mean.expand_as(activation)
 
 
@@ -163,6 +164,7 @@ def ablate(
     if heads is None and neurons is None:
         raise OptionError("nothing to ablate: name heads or neurons, such as heads=[(0, 3)].")
     call_positions = CallPositions(model, positions, "positions")
+    # 1. Hook points, what is ablated at each, and whose positions they have.
     chosen = resolve_layers(layers, model.n_layers)
     ablated: dict[str, list[int]] = {}  # by hook point, numbers of heads or neurons
     sides: dict[str, Side] = {}
@@ -185,9 +187,11 @@ def ablate(
         for layer, numbers in by_layer.items():
             name = f"{model.prefix(layer)}.mlp.hook_post"
             ablated[name], sides[name] = numbers, model.side_of(layer)
+    # 2. What takes its place: one run of the reference.
     check_reference(model, how, reference, reference_mask, seed)
     with torch.no_grad():
         fill = fills(model, sides, how, reference, reference_mask, seed)
+    # 3. Hooks that put it there, in every call of the block.
     record = AblationRecord(f"ablate(how={how!r})")
 
     hooks: list[tuple[str, HookFn]] = [

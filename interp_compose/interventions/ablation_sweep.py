@@ -86,11 +86,11 @@ def _at_site(
     scores: Float[Tensor, "stream head query key"],
 ) -> Bool[Tensor, "stream query key"]:
     """The pairs of one attention, from those of the whole sequence."""
-    own = model.at_side(pairs, site.queries)  # [stream query pos]
+    at_site = model.at_side(pairs, site.queries)  # [stream query pos]
     # at_side reads positions along axis 1, so the keys' axis goes there and back.
-    own = model.at_side(own.mT.contiguous(), site.keys).mT  # [stream query key]
-    sinks = scores.shape[3] - own.shape[2]  # a softmax may have a column that is no key
-    return torch.nn.functional.pad(own, (0, sinks))
+    at_site = model.at_side(at_site.mT.contiguous(), site.keys).mT  # [stream query key]
+    sinks = scores.shape[3] - at_site.shape[2]  # a softmax may have a column that is no key
+    return torch.nn.functional.pad(at_site, (0, sinks))
 
 
 @dataclass(frozen=True)
@@ -225,8 +225,8 @@ def ablation_sweep(
         results, edit = [], ablating(blocks)
         for chunk, targets in streams.chunks():
             with edit(chunk, targets):
-                found = resumed(model, streams.at(chunk, targets), start, read=read)
-            results.append(finish(found, ablation.row[targets]))
+                outputs = resumed(model, streams.at(chunk, targets), start, read=read)
+            results.append(finish(outputs, ablation.row[targets]))
         return torch.cat(results)
 
     # Ablated in 0 … ℓ: one group leaves at layer 0, and each ℓ is a pass of its own.

@@ -106,6 +106,7 @@ class CallPositions:
         def count(block: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> None:
             self._cached = max(map(_n_cached, (*args, *options.values())), default=0)
 
+        # Whoever runs the model runs its first block, and gives it the cache, if there is one.
         first = self.model.blocks[0]
         handle = first.register_forward_pre_hook(count, with_kwargs=True)
         try:
@@ -116,7 +117,7 @@ class CallPositions:
     @contextmanager
     def of_call(self, tokens: Tensor, mask: Tensor) -> Iterator[Bool[Tensor, "batch pos"]]:
         """Found in the tokens of a call, for as long as it runs."""
-        outer = self._of_call
+        outer = self._of_call  # calls may nest: a hook's own, inside another
         self._of_call = resolve_positions(self.model, self.positions, tokens, mask, self.name)
         self.chosen |= bool(self._of_call.any())
         try:
@@ -217,7 +218,7 @@ class CallPositions:
     ) -> Bool[Tensor, "batch length"]:
         if self.positions is None:
             return torch.ones((batch, length), dtype=torch.bool, device=device)
-        if fresh:
+        if fresh:  # else the prompt of an earlier call goes on
             self._prompt = self._counted(batch, length, device)
         if self._prompt is None:
             raise InterventionError(
@@ -255,6 +256,7 @@ class CallPositions:
                 "call the model that load_model returned, model(…) or model.generate(…), or pass "
                 "numbers."
             )
+        # One position more than in the call before: maybe the same text with a new token.
         grown = self._prompt is not None and length == self._prompt.shape[1] + 1
         if grown and self.from_the_end:
             raise InterventionError(

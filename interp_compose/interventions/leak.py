@@ -98,8 +98,8 @@ def attention_leak(
     masked = resolve_positions(model, keys, tokens, mask, "keys")
     if not bool(masked.any()):
         raise OptionError(f"keys={keys!r} name no position, so there is nothing to replace.")
-    at = resolve_positions(model, queries, tokens, mask, "queries")  # before words are replaced
-    how: dict[str, Any] = {"queries": at, "layers": layers, "heads": heads, "mode": mode}
+    flags = resolve_positions(model, queries, tokens, mask, "queries")  # before words are replaced
+    how: dict[str, Any] = {"queries": flags, "layers": layers, "heads": heads, "mode": mode}
     compared = mask.bool() & ~masked & (model.predicts(tokens) | model.bidirectional)  # [batch pos]
     if not model.bidirectional:
         model.require("causal")
@@ -166,6 +166,7 @@ def _replaced(
     generator: torch.Generator,
 ) -> Tensor:
     """Other tokens at the masked positions, never the same ones and never a model's padding."""
+    # Of an encoder–decoder there are two vocabularies, each shifted within itself.
     sizes = [size for size in (model.d_vocab, model.n_ids - model.d_vocab) if size]
     # Below the size of the smaller vocabulary, so that none leads back to the token itself.
     shift = torch.randint(1, min(sizes), tuple(tokens.shape), generator=generator)
@@ -184,6 +185,6 @@ def _difference(
     compared: Bool[Tensor, "batch pos"],
 ) -> tuple[float, float]:
     """The largest difference, and the share of positions with another argmax."""
-    one, two = before[compared].float(), after[compared].float()  # [compared width]
-    changed = (one.argmax(dim=-1) != two.argmax(dim=-1)).float().mean()
-    return float((one - two).abs().max()), float(changed)
+    before_rows, after_rows = before[compared].float(), after[compared].float()  # [compared width]
+    changed = (before_rows.argmax(dim=-1) != after_rows.argmax(dim=-1)).float().mean()
+    return float((before_rows - after_rows).abs().max()), float(changed)

@@ -57,7 +57,7 @@ class EdgeKnockout:
     def __init__(self, pairs: Pairs, *, heads: Sequence[int] | None, before_softmax: bool) -> None:
         self._pairs = pairs
         self._heads = heads
-        self._before = before_softmax
+        self._before_softmax = before_softmax
         self._to_zero: Tensor | None = None
         self.n_cut: Tensor | int = 0
         self.n_emptied: Tensor | int = 0
@@ -68,19 +68,19 @@ class EdgeKnockout:
         """The scores, so low at knocked-out pairs that the softmax gives exactly 0 there."""
         unmasked = scores > MASKED_SCORE  # [batch head query key]
         # [batch #head query key]
-        out = self._in_heads(self._pairs(scores)[:, None], scores.shape[1])
-        removed = unmasked & out  # [batch head query key]
+        knocked_out = self._in_heads(self._pairs(scores)[:, None], scores.shape[1])
+        removed = unmasked & knocked_out  # [batch head query key]
         # [batch head query 1]: it had a key, and none is left
-        emptied = removed.any(-1, keepdim=True) & ~(unmasked & ~out).any(-1, keepdim=True)
+        emptied = removed.any(-1, keepdim=True) & ~(unmasked & ~knocked_out).any(-1, keepdim=True)
         self.n_cut = self.n_cut + removed.sum()
         self.n_emptied = self.n_emptied + emptied.sum()
-        if not self._before:
-            self._to_zero = out
+        if not self._before_softmax:
+            self._to_zero = knocked_out
             return scores
         # A row of lowest numbers alone would come out of the softmax as an even spread, over the
         # future and the padding as well.
         self._to_zero = emptied
-        return scores.masked_fill(out, torch.finfo(scores.dtype).min)
+        return scores.masked_fill(knocked_out, torch.finfo(scores.dtype).min)
 
     def pattern(
         self, pattern: Float[Tensor, "batch head query key"]
@@ -91,13 +91,13 @@ class EdgeKnockout:
         return pattern.masked_fill(to_zero, 0.0)
 
     def _in_heads(
-        self, out: Bool[Tensor, "batch one query key"], n_heads: int
+        self, pairs: Bool[Tensor, "batch one query key"], n_heads: int
     ) -> Bool[Tensor, "batch _ query key"]:
         if self._heads is None:
-            return out
-        chosen = torch.zeros(n_heads, dtype=torch.bool, device=out.device)
+            return pairs
+        chosen = torch.zeros(n_heads, dtype=torch.bool, device=pairs.device)
         chosen[list(self._heads)] = True
-        return out & chosen[None, :, None, None]  # [batch head query key]
+        return pairs & chosen[None, :, None, None]  # [batch head query key]
 
 
 Mode = Literal["exclude", "zero"]
@@ -250,29 +250,29 @@ class _Pairs:
 
     def _looked_up(self, site: AttentionSite, scores: Tensor) -> Bool[Tensor, "batch query key"]:
         batch, _, n_queries, n_keys = scores.shape
-        more, device = n_keys - n_queries, scores.device
-        if self._keys.in_call:  # more: a sink, a column of the softmax that is no position
-            own = n_queries if site.keys == site.queries else n_keys
-            keys = self._keys.flags(batch, own, device, side=site.keys)  # [batch own]
-            keys = torch.nn.functional.pad(keys, (0, n_keys - own), value=False)  # [batch key]
+        n_extra, device = n_keys - n_queries, scores.device
+        if self._keys.in_call:  # extra: a sink, a column of the softmax that is no position
+            n_pos = n_queries if site.keys == site.queries else n_keys
+            keys = self._keys.flags(batch, n_pos, device, side=site.keys)  # [batch pos]
+            keys = torch.nn.functional.pad(keys, (0, n_keys - n_pos), value=False)  # [batch key]
             # [batch query]
             queries = self._queries.flags(batch, n_queries, device, side=site.queries)
-        else:  # more: positions in a cache
+        else:  # extra: positions in a cache
             if site.queries is not None:
                 raise InterventionError(
                     "mask_attention acts on calls of the model, and the wrapped encoder–decoder "
                     "was called directly; call the model that load_model returned: model(…) or "
                     "model.generate(…)."
                 )
-            before = self._cached.get(site, more)
-            if more and more != before:
+            n_before = self._cached.get(site, n_extra)
+            if n_extra and n_extra != n_before:
                 raise InterventionError(
-                    f"the cache of layer {site} held {before} positions and now holds {more}, as "
-                    "local attention drops old ones, so that they cannot be counted; call "
+                    f"the cache of layer {site} held {n_before} positions and now holds {n_extra}, "
+                    "as local attention drops old ones, so that they cannot be counted; call "
                     "model.generate(…)."
                 )
             for one in (self._keys, self._queries):
-                if more and n_queries > 1 and one.from_the_end:
+                if n_extra and n_queries > 1 and one.from_the_end:
                     raise InterventionError(
                         f"{one.name}={one.positions!r} count from the end, and the wrapped model "
                         "goes on by several tokens at once from a cache: a prompt in chunks, or "
@@ -280,10 +280,11 @@ class _Pairs:
                         "model.generate(…)."
                     )
             self._cached[site] = n_keys
-            keys = self._keys.flags(batch, n_keys, device, fresh=more == 0)  # [batch key]
-            queries = self._queries.flags(batch, n_queries, device, start=more, fresh=more == 0)
+            fresh = n_extra == 0  # nothing cached: this call is the prompt
+            keys = self._keys.flags(batch, n_keys, device, fresh=fresh)  # [batch key]
+            queries = self._queries.flags(batch, n_queries, device, start=n_extra, fresh=fresh)
             self.chosen |= bool((keys.any(dim=1) & queries.any(dim=1)).any())
-        return queries[:, :, None] & keys[:, None, :]
+        return queries[:, :, None] & keys[:, None, :]  # [batch query key]
 
 
 def _short(positions: Positions) -> str:

@@ -67,6 +67,7 @@ def mask_residual(
 
         return ablate
 
+    # norm(x + 0) is not x: where blocks end in a norm, what entered is put back after it.
     hooks: list[tuple[str, HookFn]] = []
     for layer in chosen:
         if normalised:

@@ -19,7 +19,7 @@ from interp_compose.interventions.pooling import (
     How,
     OwnPooling,
     PooledLayout,
-    check_own,
+    check_own_pooling,
     pool_groups,
     spread_groups,
 )
@@ -118,7 +118,7 @@ def pool_at(
     check_to_edit(model)
     layer = resolve_layer(layer, model.n_layers)
     check_groups(model, groups, unit)
-    check_own(how, model)
+    check_own_pooling(how, model)
     check_renumbered(model, mode, renumber)
     model.require(*needs(mode, renumber))
     record = Pooled()
@@ -175,6 +175,8 @@ def pool_at(
         return inner(tokens, mask, read)
 
     def spread(resid: Float[Tensor, "batch pos width"], hook: Any) -> Tensor:
+        # Under activation checkpointing a block runs again in the backward pass, when the record
+        # may be of a later call: then the layout is that of the first computation.
         layout = recalled(lay_out, lambda: record.layout)
         assert layout is not None, "a call past the wrapper is refused"
         pooled = pool_groups(resid, layout.of_token, how, n_groups=layout.n_positions)
@@ -190,6 +192,7 @@ def pool_at(
         else:
             with (
                 model.hooks([(f"blocks.{layer}.hook_resid_pre", spread)]),
+                # With the hook just installed, without which the wrapper alone pools nothing.
                 model.open_blocks.around(note, name, model.open_blocks.installed[-1:]),
             ):
                 yield record
@@ -214,8 +217,8 @@ def check_renumbered(model: LensModel, mode: str, renumber: bool) -> None:
     added = model.position_kind in ("standard", "sinusoidal")
     if renumber and (added or mode == "broadcast"):
         where = f"{model.name!r}, whose positions are part of the residual"
-        of = "mode='broadcast'" if mode == "broadcast" else where
-        raise OptionError(f"renumber=True has no meaning for {of}: leave it out")
+        subject = "mode='broadcast'" if mode == "broadcast" else where
+        raise OptionError(f"renumber=True has no meaning for {subject}: leave it out")
 
 
 def needs(mode: str, renumber: bool) -> tuple[str, ...]:

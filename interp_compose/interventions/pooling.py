@@ -51,9 +51,9 @@ class PooledLayout:
         valid = attention_mask.bool()
         groups = groups.masked_fill(~valid, NONE)
         # 1. A unit begins where a token's group is not that of the token before.
-        before = torch.full_like(groups, NONE - 1)
-        before[:, 1:] = groups[:, :-1]
-        starts = valid & ((groups == NONE) | (groups != before))  # [batch pos]
+        previous = torch.full_like(groups, NONE - 1)
+        previous[:, 1:] = groups[:, :-1]
+        starts = valid & ((groups == NONE) | (groups != previous))  # [batch pos]
         ordinal = starts.long().cumsum(dim=1)  # 1-based, constant inside a unit
         counts = ordinal.amax(dim=1, keepdim=True)  # [batch 1]: units of each row
         _refuse_scattered(groups, starts)
@@ -113,7 +113,7 @@ def shuffled_groups(
     any batch.
     """
     ids = np.asarray(groups)
-    pooled = ids[ids >= 0]
+    pooled = ids[ids >= 0]  # [token], without specials
     if pooled.size == 0:
         return list(groups)
     sizes = np.bincount(pooled - pooled.min())  # [group]: tokens of each
@@ -136,8 +136,9 @@ def shuffled_sides(groups: Sequence[int], n_source: int, *, seed: int, example: 
 
 def _refuse_scattered(groups: Int[Tensor, "batch pos"], starts: Tensor) -> None:
     for row in range(groups.shape[0]):
-        opened = groups[row][starts[row] & (groups[row] != NONE)]
-        if opened.numel() != opened.unique().numel():
+        # A group that begins twice has another one in between.
+        units = groups[row][starts[row] & (groups[row] != NONE)]
+        if units.numel() != units.unique().numel():
             raise SpanError(
                 f"groups of row {row} are scattered: {groups[row].tolist()}; the tokens of a unit "
                 "must be next to one another."
@@ -156,20 +157,20 @@ TAKEN: Final = (*HOW, "shuffled", "average", "none", "clean")
 def poolings_of(
     pooling: str | OwnPooling | Sequence[str | OwnPooling], model: LensModel
 ) -> dict[str, How | OwnPooling]:
-    """One protocol or several, by the names that results give them; a function by its own.
+    """One pooling or several, by the names that results give them; a function by its own.
 
     Raises:
         OptionError: none at all, two of one name, a function without a name of its own, or one
-            that :func:`check_own` refuses.
+            that :func:`check_own_pooling` refuses.
     """
     several = [pooling] if isinstance(pooling, str) or callable(pooling) else list(pooling)
     if not several:
         raise OptionError(f"pooling={pooling!r}: expected a sequence such as ('mean', 'max')")
-    names = [how if isinstance(how, str) else _own_name(how) for how in several]
+    names = [how if isinstance(how, str) else _function_name(how) for how in several]
     if len(set(names)) != len(names):
         raise OptionError(f"pooling={names} names a protocol twice; name each once")
     for how in several:
-        check_own(how, model)
+        check_own_pooling(how, model)
     return dict(zip(names, cast("list[How | OwnPooling]", several), strict=True))
 
 
@@ -178,7 +179,7 @@ def own_poolings(poolings: Mapping[str, How | OwnPooling]) -> list[str]:
     return [name for name, how in poolings.items() if not isinstance(how, str)]
 
 
-def _own_name(function: OwnPooling) -> str:
+def _function_name(function: OwnPooling) -> str:
     name = getattr(function, "__name__", "")
     if not name.isidentifier() or name in TAKEN:
         why = f"the name {name!r}" if name else "no name"
@@ -189,7 +190,7 @@ def _own_name(function: OwnPooling) -> str:
     return str(name)
 
 
-def check_own(how: How | str | OwnPooling, model: LensModel) -> None:
+def check_own_pooling(how: How | str | OwnPooling, model: LensModel) -> None:
     """Try a function of the user's on units of two and three tokens.
 
     Raises:
@@ -202,10 +203,11 @@ def check_own(how: How | str | OwnPooling, model: LensModel) -> None:
     drawn = torch.Generator().manual_seed(0)
     for n_tokens in (2, 3):
         unit = torch.randn(n_tokens, model.d_model, generator=drawn, dtype=precise)
-        given = [_vector(how, unit.to(model.device)) for _ in range(2)]
-        if not bool(given[0].isfinite().all()):
+        # Twice: one that draws at random, or keeps a state, gives another vector.
+        vectors = [_vector(how, unit.to(model.device)) for _ in range(2)]
+        if not bool(vectors[0].isfinite().all()):
             raise _gives(how, n_tokens, "NaN or infinite values")
-        if not torch.equal(*given):
+        if not torch.equal(*vectors):
             raise _gives(how, n_tokens, "another vector each time it is called")
 
 
@@ -312,15 +314,14 @@ def _by_function(
     units = [activations[row, members[row, unit]].to(precise) for row, unit in several.tolist()]
     vectors = torch.stack([_vector(function, unit) for unit in units])  # [unit d_model]
     broken = ~vectors.isfinite().all(dim=1)
-    for at in broken.nonzero().flatten().tolist():
-        if bool(units[at].isfinite().all()):
-            raise _gives(function, len(units[at]), "NaN or infinite values")
+    for index in broken.nonzero().flatten().tolist():
+        if bool(units[index].isfinite().all()):
+            raise _gives(function, len(units[index]), "NaN or infinite values")
     row, unit = several.to(groups.device).unbind(dim=1)
     return pooled.index_put((row, unit), vectors.to(pooled.dtype))
 
 
 def _members(groups: Int[Tensor, "batch pos"], width: int) -> Bool[Tensor, "batch group pos"]:
-    """Which tokens are in which group."""
     return groups[:, None, :] == torch.arange(width, device=groups.device)[None, :, None]
 
 

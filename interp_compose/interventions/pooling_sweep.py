@@ -1,4 +1,4 @@
-"""Pooling at every start layer by every protocol, in one pass (:func:`.streams.sweep_streams`).
+"""Pooling at every start layer in every way, in one pass (:func:`.streams.sweep_streams`).
 
 The caller decides what is read out at the end: ``finish`` gets each chunk of streams at the last
 start layer and returns one row per stream.
@@ -47,7 +47,7 @@ def with_controls(
     return {**poolings, **how}
 
 
-def protocols_of(
+def with_layouts(
     poolings: Mapping[str, How | OwnPooling], units: PooledLayout, shuffled: PooledLayout
 ) -> list[Protocol]:
     """Poolings over ``units``; ``"shuffled"`` over ``shuffled``."""
@@ -62,7 +62,7 @@ def sweep(
     resid: Callable[[int], Float[Tensor, "batch pos _"]],
     attention_mask: Int[Tensor, "batch pos"],
     token_positions: Int[Tensor, "batch pos"],
-    protocols: Sequence[Protocol],
+    poolings: Sequence[Protocol],
     layers: Sequence[int],
     finish: Finish,
     *,
@@ -71,14 +71,14 @@ def sweep(
     max_tokens: int = 4096,
     kept: Kept | None = None,
     n_read: int = 1,
-) -> Float[Tensor, "layer protocol batch *result"]:
-    """Pool at each of ``layers`` by each protocol, run on, and read out.
+) -> Float[Tensor, "layer pooling batch *result"]:
+    """Pool at each of ``layers`` by each pooling, run on, and read out.
 
     Args:
         model: must honour ``run_blocks``; :meth:`require` it before.
         resid: gives the clean residual that enters a layer; called once per layer, in order.
         attention_mask, token_positions: of the clean batch (:meth:`LensModel.positions`).
-        protocols: all with the same number of pooled positions.
+        poolings: all with the same number of pooled positions.
         layers: ascending start layers.
         finish: reads the result from streams that enter ``layers[-1]``; ``row`` is each stream's
             example in the batch.
@@ -91,49 +91,49 @@ def sweep(
         n_read: last positions that ``finish`` reads, which are run in any case.
 
     Returns:
-        What ``finish`` returned, by layer, protocol and example.
+        What ``finish`` returned, by layer, pooling and example.
     """
-    # 1. The streams' layout, the same at every start layer; row = protocol · batch + example.
+    # 1. The streams' layout, the same at every start layer; row = pooling · batch + example.
     batch = attention_mask.shape[0]
     if mode == "collapse":
-        mask = torch.cat([protocol.layout.mask for protocol in protocols])  # [row group]
+        mask = torch.cat([pooling.layout.mask for pooling in poolings])  # [row group]
         # [row group]
-        positions = torch.cat([p.layout.positions(token_positions) for p in protocols])
+        positions = torch.cat([pooling.layout.positions(token_positions) for pooling in poolings])
         if renumber:
             positions = model.renumbered(positions, mask)
     else:
-        mask = attention_mask.repeat(len(protocols), 1)  # [row pos]
-        positions = token_positions.repeat(len(protocols), 1)  # [row pos]
+        mask = attention_mask.repeat(len(poolings), 1)  # [row pos]
+        positions = token_positions.repeat(len(poolings), 1)  # [row pos]
 
-    # 2. At each start layer the clean residual is pooled by every protocol, and joins.
+    # 2. At each start layer the clean residual is pooled in every way, and joins.
     def enter(layer: int) -> Float[Tensor, "row pos _"]:
         clean = resid(layer)
-        return torch.cat([_pool(clean, protocol, mode) for protocol in protocols])
+        return torch.cat([_pool(clean, pooling, mode) for pooling in poolings])
 
     # 3. At the last start layer the caller reads each stream, by its example.
     def read(streams: base.Streams, layer: int, row: Int[Tensor, "stream"]) -> Tensor:
         return finish(streams, layer, row % batch)
 
-    shared = None if kept is None else _shared(kept, attention_mask, protocols, mode, n_read)
+    shared = None if kept is None else _shared(kept, attention_mask, poolings, mode, n_read)
     results = sweep_streams(
         model, enter, mask, positions, layers, read, max_tokens=max_tokens, shared=shared
     )
-    # [layer row *result] -> [layer protocol batch *result]
-    return results.reshape(len(layers), len(protocols), batch, *results.shape[2:])
+    # [layer row *result] -> [layer pooling batch *result]
+    return results.reshape(len(layers), len(poolings), batch, *results.shape[2:])
 
 
 def _shared(
     kept: Kept,
     attention_mask: Int[Tensor, "batch pos"],
-    protocols: Sequence[Protocol],
+    poolings: Sequence[Protocol],
     mode: Mode,
     n_read: int,
 ) -> Shared:
-    """What comes before the first unit of several tokens, by protocol and example."""
+    """What comes before the first unit of several tokens, by pooling and example."""
     batch, length = attention_mask.shape
     places = torch.arange(length, device=attention_mask.device)
     columns, firsts = [], []
-    for layout in (protocol.layout for protocol in protocols):
+    for layout in (pooling.layout for pooling in poolings):
         several = layout.sizes > 1  # [batch group]
         if mode == "broadcast":
             # From units to their tokens: [batch group] -> [batch pos].
@@ -143,16 +143,16 @@ def _shared(
         last = several.shape[1] - n_read
         # [batch]: argmax gives the first of equal maxima. What is read is run in any case.
         firsts.append(several.long().argmax(1).masked_fill(~several.any(1), last).clamp(max=last))
-    example = torch.arange(batch, device=attention_mask.device).repeat(len(protocols))
+    example = torch.arange(batch, device=attention_mask.device).repeat(len(poolings))
     return Shared(kept, example, torch.cat(columns), torch.cat(firsts))  # [row], [row pos], [row]
 
 
 def _pool(
-    clean: Float[Tensor, "batch pos d_model"], protocol: Protocol, mode: str
+    clean: Float[Tensor, "batch pos d_model"], pooling: Protocol, mode: str
 ) -> Float[Tensor, "batch _ d_model"]:
-    layout = protocol.layout
+    layout = pooling.layout
     # [batch group d_model]
-    pooled = pool_groups(clean, layout.of_token, protocol.how, n_groups=layout.n_positions)
+    pooled = pool_groups(clean, layout.of_token, pooling.how, n_groups=layout.n_positions)
     if mode == "collapse":
         return pooled
     return spread_groups(pooled, layout.of_token, clean)  # [batch pos d_model]

@@ -62,6 +62,7 @@ class AblationRecord(Record):
                 yield
 
         with call_positions.counting(), model.hooks(hooks):
+            # Those just added: the record's name is active as long as all of them are in place.
             installed = model.open_blocks.installed[-len(hooks) :]
             with model.open_blocks.preparing(prepare, self._name, installed):
                 yield

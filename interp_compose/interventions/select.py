@@ -107,6 +107,7 @@ def resolve_positions(
     prompt = prompt_of(model)
     if prompt is not None:
         chosen = _positions(model, positions, prompt.tokens, prompt.mask, name)
+        # [prompt pos] -> [row length]: rows of samples and beams, and False at new tokens
         return prompt.grown(chosen, (tokens.shape[0], tokens.shape[1]), False)
     return _positions(model, positions, tokens, mask, name)
 
@@ -134,8 +135,8 @@ def _positions(
         check_words(model, f"{name}={positions!r} are words", "pass numbers")
         for row, real in _texts(model, tokens, mask):
             # Found in the text alone, and counted back to where its tokens are in the padded row.
-            at = word_positions(model.tokenizer, tokens[row, real].tolist(), listed, row=row)
-            chosen[row, real[at]] = True
+            places = word_positions(model.tokenizer, tokens[row, real].tolist(), listed, row=row)
+            chosen[row, real[places]] = True
         return chosen
     chosen[:, numbered(listed, tokens.shape[1], name)] = True
     _refuse_padding(chosen & ~valid, name)
@@ -179,6 +180,7 @@ def resolve_groups(
     """
     prompt = prompt_of(model)
     if prompt is not None:
+        # [prompt pos] -> [row length], with -1 at new tokens
         of_prompt = _groups(model, groups, unit, prompt.tokens, prompt.mask)
         return prompt.grown(of_prompt, (tokens.shape[0], tokens.shape[1]), -1)
     return _groups(model, groups, unit, tokens, mask)
@@ -194,7 +196,7 @@ def _groups(
                 f"{list(tokens.shape)}; make the groups from the batch that you run."
             )
         return groups.to(tokens.device)
-    found, tokenizer = torch.full_like(tokens, -1), model.tokenizer
+    units, tokenizer = torch.full_like(tokens, -1), model.tokenizer
     for row, real in _texts(model, tokens, mask):
         ids = tokens[row, real].tolist()
         if groups is None:
@@ -203,19 +205,20 @@ def _groups(
             of_row = text.units_at(len(ids))
         else:
             of_row = word_groups(tokenizer, ids, as_list(groups), row=row)
-        found[row, real] = torch.tensor(of_row, device=found.device)
-    return found
+        # From the text alone to the columns of its tokens in the padded row.
+        units[row, real] = torch.tensor(of_row, device=units.device)
+    return units
 
 
-def check_words(model: LensModel, asked: str, remedy: str) -> None:
-    """Refuse words on a model without a tokenizer; ``asked`` begins the message.
+def check_words(model: LensModel, subject: str, remedy: str) -> None:
+    """Refuse words on a model without a tokenizer; ``subject`` begins the message.
 
     Raises:
         InputError: it came without one.
     """
     if model.tokenizer is None:
         raise InputError(
-            f"{asked}, and {model.name!r} came without a tokenizer; {remedy}, or load it with "
+            f"{subject}, and {model.name!r} came without a tokenizer; {remedy}, or load it with "
             "load_model(…, tokenizer=…)."
         )
 

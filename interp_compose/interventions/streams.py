@@ -63,15 +63,16 @@ class Shared:
             rows = (quarter == part).nonzero()[:, 0]
             begin = int(self.first[rows].min())
             columns = self.column[rows]
-            before = (columns >= 0) & (columns < begin)  # [part pos]
+            in_prefix = (columns >= 0) & (columns < begin)  # [part pos]
             # [part pos-1]: tokens of one unit share a column
             alone = columns[:, 1:] != columns[:, :-1]
-            assert bool((alone | ~before[:, 1:]).all()), "pooled before the first change"
-            places = before.any(0).nonzero()[:, 0].tolist()  # of the clean run, in any row's prefix
+            assert bool((alone | ~in_prefix[:, 1:]).all()), "pooled before the first change"
+            # Positions of the clean run that are in any row's prefix.
+            places = in_prefix.any(0).nonzero()[:, 0].tolist()
             if not places:
                 yield rows, 0, None
                 continue
-            mask = before[:, places[0] : places[-1] + 1].long()  # [part before]
+            mask = in_prefix[:, places[0] : places[-1] + 1].long()  # [part before]
             yield rows, begin, Prefix(self.kept, self.example[rows], places[0], mask)
 
 
@@ -135,7 +136,7 @@ class JoinedStreams:
 
     def run(self, start: int, stop: int, edit: Edit | None = None) -> None:
         """All streams through blocks ``start … stop-1``, each chunk inside ``edit``."""
-        left = self.resid
+        resid = self.resid
         for chunk, rows in self.chunks():
             with nullcontext() if edit is None else edit(chunk, rows):
                 streams = self.at(chunk, rows)
@@ -147,10 +148,10 @@ class JoinedStreams:
                     position_ids=streams.positions,
                     prefix=streams.prefix,
                 )
-            if out.shape[2] != left.shape[2]:  # the residual's width depends on the layer
-                left = out.new_empty((*left.shape[:2], out.shape[2]))
-            left[chunk] = out  # in place: a chunk has been read before it is written
-        self.resid = left
+            if out.shape[2] != resid.shape[2]:  # the residual's width depends on the layer
+                resid = out.new_empty((*resid.shape[:2], out.shape[2]))
+            resid[chunk] = out  # in place: a chunk has been read before it is written
+        self.resid = resid
 
 
 def capture_kept(
@@ -217,23 +218,23 @@ def sweep_streams(
         for counts in [(len(layers), max_tokens)]
     ]
     # 2. Upwards: at each start layer its residuals join, and all so far run to the next one.
-    for layer, above in zip(layers, [*layers[1:], None], strict=True):
+    for layer, next_layer in zip(layers, [*layers[1:], None], strict=True):
         entering = enter(layer)
         for rows, begin, streams in parts:
             streams.join(entering[rows, begin:])
-            if above is not None:
-                streams.run(layer, above)
+            if next_layer is not None:
+                streams.run(layer, next_layer)
     # 3. All streams enter the last start layer and are read, part by part, group by group.
     results: Tensor | None = None
     for rows, _, streams in parts:
         read = [
-            finish(streams.at(chunk, of_part), layers[-1], rows[of_part])
-            for chunk, of_part in streams.chunks()
+            finish(streams.at(chunk, in_part), layers[-1], rows[in_part])
+            for chunk, in_part in streams.chunks()
         ]
-        # [layer part *result]
-        found = torch.cat(read).reshape(len(layers), len(rows), *read[0].shape[1:])
+        # Groups in the order in which they joined: [layer·part *result] -> [layer part *result].
+        of_part = torch.cat(read).reshape(len(layers), len(rows), *read[0].shape[1:])
         if results is None:
-            results = found.new_empty((len(layers), n_rows, *found.shape[2:]))
-        results[:, rows] = found
+            results = of_part.new_empty((len(layers), n_rows, *of_part.shape[2:]))
+        results[:, rows] = of_part
     assert results is not None, "there is at least one row"
     return results

@@ -48,18 +48,18 @@ class Places:
 
 
 def vectors_of(
-    own: Float[Tensor, "pair d_model"],
-    given: Float[Tensor, "source d_model"],
+    targets: Float[Tensor, "pair d_model"],
+    sources: Float[Tensor, "source d_model"],
     direction: Float[Tensor, "pair d_model"],
 ) -> dict[Vector, Callable[[], Float[Tensor, "pair d_model"]]]:
     """What each kind of vector is, from the pooled phrases of targets and sources."""
-    moved = given[: len(own)]
-    # Functions, since `given` holds vectors of random phrases only where these are wanted.
+    transplants = sources[: len(targets)]
+    # Functions, since `sources` holds vectors of random phrases only where these are wanted.
     return {
-        "transplant": lambda: moved,
-        "own": lambda: own,
-        "random phrase": lambda: as_long_as(given[len(own) :], moved),
-        "random direction": lambda: as_long_as(direction, moved),
+        "transplant": lambda: transplants,
+        "own": lambda: targets,
+        "random phrase": lambda: as_long_as(sources[len(targets) :], transplants),
+        "random direction": lambda: as_long_as(direction, transplants),
     }
 
 
@@ -68,10 +68,9 @@ def as_long_as(
 ) -> Float[Tensor, "pair d_model"]:
     """The vectors with the norms of the others; NaN for a vector of zeros."""
     precise = torch.float64 if others.dtype == torch.float64 else torch.float32
-    wanted = torch.linalg.vector_norm(others.to(precise), dim=-1, keepdim=True)  # [pair 1]
-    found = vectors.to(precise)
-    norm = torch.linalg.vector_norm(found, dim=-1, keepdim=True)
-    scaled: Tensor = found * (wanted / norm)
+    norms = torch.linalg.vector_norm(others.to(precise), dim=-1, keepdim=True)  # [pair 1]
+    vectors = vectors.to(precise)
+    scaled: Tensor = vectors * (norms / torch.linalg.vector_norm(vectors, dim=-1, keepdim=True))
     return scaled.to(others.dtype)
 
 
@@ -104,28 +103,28 @@ def entering(
         # 1. Every unit of the targets, and the phrase of each source.
         # [pair group d_model], [source d_model]
         pooled = pool_groups(target, layout.of_token, how, n_groups=layout.n_positions)
-        given = pool_groups(source, places.source, how, n_groups=1)[:, 0]
-        own = pooled[rows, places.phrase]  # [pair d_model]
+        sources = pool_groups(source, places.source, how, n_groups=1)[:, 0]
+        targets = pooled[rows, places.phrase]  # [pair d_model]
         # 2. A pooling by which no phrase changes is refused, once for all kinds of vectors.
-        _check_changed(own, given[: len(own)], places.differs, layer, name)
-        made: Mapping[Vector, Callable[[], Tensor]] = vectors_of(own, given, direction)
+        _check_changed(targets, sources[: len(targets)], places.differs, layer, name)
+        vector_of: Mapping[Vector, Callable[[], Tensor]] = vectors_of(targets, sources, direction)
         # 3. A copy of the pooled residual for each vector, in the place of the phrase's own.
         for vector in vectors:
             edited = pooled.clone()
-            edited[rows, places.phrase] = made[vector]()
+            edited[rows, places.phrase] = vector_of[vector]()
             out.append(edited)
-    return torch.cat(out)
+    return torch.cat(out)  # row = (pooling · vectors + vector) · pairs + pair
 
 
 def _check_changed(
-    own: Float[Tensor, "pair d_model"],
-    moved: Float[Tensor, "pair d_model"],
+    targets: Float[Tensor, "pair d_model"],
+    transplants: Float[Tensor, "pair d_model"],
     differs: Bool[Tensor, "pair"],
     layer: int,
     pooling: str,
 ) -> None:
     """Refuse transplants of which not one changed a number, although phrases differ."""
-    if bool(differs.any()) and torch.equal(own[differs], moved[differs]):
+    if bool(differs.any()) and torch.equal(targets[differs], transplants[differs]):
         raise InterventionError(
             f"transplants at layer {layer} changed nothing, although the phrases of "
             f"{int(differs.sum())} pairs differ: after {pooling} pooling the source's vector is "

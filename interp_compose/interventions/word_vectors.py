@@ -11,7 +11,7 @@ from torch import Tensor
 
 from interp_compose._public import public
 from interp_compose.errors import NonFiniteError, PositionError
-from interp_compose.interventions.pooling import How, OwnPooling, check_own, pool_groups
+from interp_compose.interventions.pooling import How, OwnPooling, check_own_pooling, pool_groups
 from interp_compose.models.layers import resolve_layer
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.ready import (
@@ -74,8 +74,8 @@ def word_vectors(
     check_tokenizer(model)
     check_evaluating(model)
     model.open_blocks.refuse_wrappers("word_vectors")
-    check_own(how, model)
-    at = resolve_layer(layer, model.n_layers)
+    check_own_pooling(how, model)
+    layer = resolve_layer(layer, model.n_layers)
     with called_texts():
         prompts = tokenize_prompts(model.tokenizer, [text])
     check_prompts(model, prompts, lambda index: "the text", collapse=None)
@@ -83,12 +83,12 @@ def word_vectors(
     check_ids(model, int(prompt.ids.max()))
     tokens = torch.from_numpy(prompt.ids)[None].to(model.device)  # [1 pos]
     groups = torch.from_numpy(prompt.groups)[None].to(model.device)  # [1 pos]
-    name = f"blocks.{at}.hook_resid_pre"  # in a whole call, in which masks of all layers act
+    name = f"blocks.{layer}.hook_resid_pre"  # in a whole call, in which masks of all layers act
     _, store = model.capture(tokens, [name], read="hidden")
     pooled = pool_groups(store[name], groups, how, n_groups=prompt.n_groups)  # [1 word d_model]
     vectors = pooled[0].to("cpu", torch.promote_types(pooled.dtype, torch.float32))
     words = kept_apart([prompt.group_text(unit) for unit in range(prompt.n_groups)])
-    _check_finite(words, vectors, at)
+    _check_finite(words, vectors, layer)
     return WordVectors(zip(words, vectors, strict=True))
 
 

@@ -96,6 +96,7 @@ class BaseModel(Wrapped):
         self.position_kind = str(cfg.positional_embedding_type)
         self.open_blocks = OpenBlocks(self)
         self._keeping: dict[str, Any] = {}  # options of the call whose keys and values are kept
+        # Where blocks and final norms are now, which check_in_place() looks at before each run.
         norms = [part for name, part in lens.named_children() if name.endswith("ln_final")]
         self._places = list(places(lens, [*self.blocks, *norms]))
 
@@ -150,6 +151,7 @@ class BaseModel(Wrapped):
         """The output that ``read`` names, from what leaves the last block."""
         if read == "hidden":
             return self._final(resid)
+        # [batch pos width] -> [batch last width]: logits are computed at the last positions alone.
         return self._unembed(resid[:, -last_positions(read, resid.shape[1]) :])
 
     def _apply_entry_hooks(self, resid: Tensor, layer: int) -> Tensor:
@@ -157,7 +159,7 @@ class BaseModel(Wrapped):
         leaves the last block enters none."""
         if layer == self.n_layers:
             return resid
-        out: Tensor = self._entry(layer)(resid)
+        out: Tensor = self._entry(layer)(resid)  # a hook point is the identity, but for its hooks
         return out
 
     def _plain(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_vocab"]:
@@ -352,6 +354,7 @@ class BaseModel(Wrapped):
             LayerError: a layer outside the model, or ``start`` not before ``stop``.
             InterventionError: inside a block of :func:`pool_at`, which acts on calls.
         """
+        # n_layers is no layer's number; it is refused below, by the message that names resume().
         first, last = resolve_layer(start, self.n_layers), stop
         if stop != self.n_layers:
             last = resolve_layer(stop, self.n_layers)
@@ -445,11 +448,11 @@ class BaseModel(Wrapped):
         self, edits: Mapping[int, AttentionEdit] | Mapping[AttentionSite, AttentionEdit]
     ) -> dict[AttentionSite, AttentionEdit]:
         """Edits by site, of those by layer, which are of every attention in it."""
-        by_site: dict[AttentionSite, AttentionEdit] = {}
-        for at, edit in edits.items():
-            layer = resolve_layer(at if isinstance(at, int) else at.layer, self.n_layers)
+        by_site: dict[AttentionSite, AttentionEdit] = {}  # of one named twice, the last edit
+        for key, edit in edits.items():
+            layer = resolve_layer(key if isinstance(key, int) else key.layer, self.n_layers)
             sites = (
-                self.attention_sites(layer) if isinstance(at, int) else [replace(at, layer=layer)]
+                self.attention_sites(layer) if isinstance(key, int) else [replace(key, layer=layer)]
             )
             by_site |= dict.fromkeys(sites, edit)
         return by_site
@@ -559,6 +562,7 @@ class BaseModel(Wrapped):
             unedited(attention for _, attention in self.attentions()),
             self.open_blocks.set_aside(),
         ):
+            # Calls of a probe leave no keys and values in a cache that a caller keeps.
             keeping, self._keeping = self._keeping, {}
             try:
                 yield

@@ -339,12 +339,12 @@ class BridgeModel(LensModel):
 
         if not self.is_proving:
             self.require("prefix")
-        cache, before = DynamicCache(), self._keeping
+        cache, outer = DynamicCache(), self._keeping
         self._keeping = {self._cache_name: cache, "use_cache": True}
         try:
             yield lambda: Kept.of(cache)
         finally:
-            self._keeping = before
+            self._keeping = outer
 
     @contextmanager
     def _entering(self, resid: Float[Tensor, "stream pos d_model"], layer: int) -> Iterator[None]:
@@ -375,8 +375,8 @@ class BridgeModel(LensModel):
     def _embedding_points(self) -> list[nn.Module]:
         """Hook points of what is computed before the blocks."""
         points = self.lens.hook_dict.items()
-        found = {id(point): point for name, point in points if name.split(".")[0] in EMBEDDINGS}
-        return list(found.values())
+        by_id = {id(point): point for name, point in points if name.split(".")[0] in EMBEDDINGS}
+        return list(by_id.values())
 
     @contextmanager
     def _replaced(self, layers: range, stand_in: Callable[..., Tensor]) -> Iterator[None]:

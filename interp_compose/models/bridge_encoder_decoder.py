@@ -173,11 +173,11 @@ class BridgeEncoderDecoder(EncoderDecoderModel):
         with ExitStack() as changed:
             for block in blocks[:start]:
                 changed.enter_context(running(block, self._stand_in()))
-            entered = blocks[start].register_forward_pre_hook(enter, with_kwargs=True)
-            changed.enter_context(_hooked(entered))
+            entry_hook = blocks[start].register_forward_pre_hook(enter, with_kwargs=True)
+            changed.enter_context(_hooked(entry_hook))
             if stop is not None:
-                left = blocks[stop - 1].register_forward_hook(leave)
-                changed.enter_context(_hooked(left))
+                exit_hook = blocks[stop - 1].register_forward_hook(leave)
+                changed.enter_context(_hooked(exit_hook))
             return self._call_stack(
                 side, inputs_embeds=streams.resid, attention_mask=streams.mask, **memory
             )
@@ -208,8 +208,8 @@ class BridgeEncoderDecoder(EncoderDecoderModel):
 
         def forward(*args: Any, **kwargs: Any) -> Any:
             entered = args[0] if args else kwargs["hidden_states"]
-            left = entered if resid is None else resid
-            return (left, None, None) if self.position_kind == RELATIVE else left
+            output = entered if resid is None else resid
+            return (output, None, None) if self.position_kind == RELATIVE else output
 
         return forward
 

@@ -155,11 +155,11 @@ def prove_edits(
     An edit that cannot be tried on the probe's tokens (an expert that none of them is sent to)
     counts as held.
     """
-    probes, found = _Probes(model), {}
+    probes, outcomes = _Probes(model), {}
     for name in names:
-        found[name] = _outcome(partial(probes.edit_anywhere, name))
+        outcomes[name] = _outcome(partial(probes.edit_anywhere, name))
         step()
-    return found
+    return outcomes
 
 
 def _some_tokens(model: BaseModel) -> Int[Tensor, "batch pos"]:
@@ -198,10 +198,10 @@ class _Probes:
         self.clean, self.resid = read_at(
             model, self.tokens, self.names, attention_mask=self.mask, read=self.read
         )
-        self.at = self._real(self.read)
+        self.has_output = self._real(self.read)  # [batch pos]
         # The same call twice: how far the output moves when nothing was changed.
         again = model.forward(self.tokens, attention_mask=self.mask, read=self.read)
-        self.noise = _distance(again, self.clean, self.at)
+        self.noise = _distance(again, self.clean, self.has_output)
         # What rounding may change, in standard deviations of the logits.
         self.tolerance = 1e-3 if model.dtype == torch.float32 else 0.1
 
@@ -214,7 +214,7 @@ class _Probes:
         other = torch.cat([self.tokens[:, :-1], self.model.shifted(self.tokens, 1)[:, -1:]], dim=1)
         outputs = self.model.forward(other, attention_mask=self.mask, read=self.read)
         # [batch pos]: every position that has an output, but for the last
-        before = self.at.clone()
+        before = self.has_output.clone()
         before[:, -1] = False
         change = _distance(outputs, self.clean, before)
         return Probe(
@@ -239,18 +239,18 @@ class _Probes:
     def _unpadded(self, outputs: Float[Tensor, "batch pos width"], read: Read) -> Probe:
         """``outputs``, computed with mask and positions, against plain calls on single rows."""
         plain = self.model.plain_hidden if read == "hidden" else self.model.plain
-        at, errors = self._real(read), []
+        real, errors = self._real(read), []
         # Row 0 has no padding, row 1 begins at its third token.
         for row, first in enumerate((0, 2)):
-            alone = plain(self.tokens[row : row + 1, first:])[0, at[row, first:]]
-            errors.append(_spread_distance(outputs[row, at[row]], alone))
+            alone = plain(self.tokens[row : row + 1, first:])[0, real[row, first:]]
+            errors.append(_spread_distance(outputs[row, real[row]], alone))
         return Probe(max(errors) <= self.tolerance, f"relative error {max(errors):.1e}")
 
     def _is_rounding(self, change: float) -> bool:
         """Whether what should not have changed did not: exactly 0 but for mixtures of experts,
         where which tokens an expert gets changes its rounding."""
         rounding = 1e-4 if self.model.dtype == torch.float32 else 1e-2
-        return change <= rounding * float(self.clean[self.at].float().std())
+        return change <= rounding * float(self.clean[self.has_output].float().std())
 
     def _resumed(
         self,
@@ -333,11 +333,11 @@ class _Probes:
         # 1. Keys and values of the clean run, of which a stream reads positions 0 … 2.
         with self.model.keeping() as kept:
             self.model.forward(self.tokens, attention_mask=self.mask)
-        before = self.mask[:, :4].clone()
-        before[:, 3] = 0  # as if it belonged to the streams' first position
+        prefix_mask = self.mask[:, :4].clone()
+        prefix_mask[:, 3] = 0  # as if it belonged to the streams' first position
         # Each stream continues its own row.
         rows = torch.arange(len(self.tokens), device=self.tokens.device)
-        prefix, errors = Prefix(kept(), rows, 0, before), []
+        prefix, errors = Prefix(kept(), rows, 0, prefix_mask), []
         # 2. At some layers: the streams' three positions after the prefix, against all six at once.
         keep = [0, 1, 2, 4, 5, 6]
         for layer in sorted({0, self.model.n_layers // 2, self.model.n_layers - 1}):
@@ -347,8 +347,8 @@ class _Probes:
                 "attention_mask": self.mask[:, 4:],
                 "position_ids": self.position_ids[:, 4:],
             }
-            found = self.model.resume(streams[:, 4:], layer, **ids, prefix=prefix)
-            errors.append(_spread_distance(found[:, -1], whole[:, -1]))
+            resumed = self.model.resume(streams[:, 4:], layer, **ids, prefix=prefix)
+            errors.append(_spread_distance(resumed[:, -1], whole[:, -1]))
         if max(errors) > self.tolerance and self.model.position_kind == "alibi":
             return ALIBI  # MPT's: the missing token counts
         return Probe(max(errors) <= self.tolerance, f"relative error {max(errors):.1e}")
@@ -382,7 +382,7 @@ class _Probes:
     def drop_parts(self) -> Probe:
         if self.model.ends_in_norm:
             return Probe(False, "its blocks end in a norm", applies=False)
-        out = [
+        summands = [
             name
             for layer in range(self.model.n_layers)
             for name in self.model.sublayers(layer).values()
@@ -393,7 +393,7 @@ class _Probes:
         ]
         ends = [(f"{a}.hook_resid_pre", f"{b}.hook_resid_post") for a, b in prefixes]
         # Every summand is 0, so that each stack has to be the identity, bit for bit.
-        with self.model.open_blocks.hooked([(name, _zero) for name in out]):
+        with self.model.open_blocks.hooked([(name, _zero) for name in summands]):
             _, store = read_at(
                 self.model,
                 self.tokens,
@@ -403,11 +403,11 @@ class _Probes:
             )
         error = max(
             _distance(
-                store[left],
-                store[entered],
-                torch.ones_like(store[left][..., 0]) if self.two_stacks else self.mask,
+                store[last],
+                store[first],
+                torch.ones_like(store[last][..., 0]) if self.two_stacks else self.mask,
             )
-            for entered, left in ends
+            for first, last in ends
         )
         return Probe(error == 0.0, f"what leaves the last block differs by {error:.1e}")
 
@@ -438,8 +438,8 @@ class _Probes:
             return Probe(False, f"the token still moves the others by {leak:.1e}")
         # 2. A control: through the first layer of each stack alone it has one, or 1 proves nothing.
         if self.model.n_layers > 1:
-            opened = [stack[0] for stack in self.model.stacks]
-            control = min(effect([layer for layer in layers if layer != one]) for one in opened)
+            starts = [stack[0] for stack in self.model.stacks]
+            control = min(effect([layer for layer in layers if layer != one]) for one in starts)
             return Probe(
                 control > 0.0, f"through an open layer it moves the others by {control:.1e}"
             )
@@ -447,16 +447,19 @@ class _Probes:
 
     def edit_anywhere(self, name: str) -> Probe:
         """One hook point, of whatever kind."""
+        # 1. What the hook shows has to be what the model goes on with: a copy changes nothing.
         copied = self._copied(name)
         if copied is not None:
             return copied
+        # 2. And the model has to read what the hook returns: random numbers change the output.
         edit = _RecordedEdit(_random_pattern if name.endswith("hook_pattern") else _random_like)
         probe = self._edit([name], edit)
         if not edit.changed:  # whole numbers that are all alike
             return Probe(True, "a random edit is no edit of this activation", applies=False)
         if probe.held or not getattr(self.model, "has_head", False):
             return probe
-        self.read = "logits"  # an encoder, whose last hidden state the other probes read
+        # 3. Once more by the logits: the head of an encoder comes after its last hidden state.
+        self.read = "logits"
         self.clean = self.model.forward(self.tokens, attention_mask=self.mask)
         try:
             return self._copied(name) or self._edit([name], edit)
@@ -473,7 +476,7 @@ class _Probes:
             if "never fired" not in str(refusal):
                 raise
             return Probe(True, str(refusal), applies=False)
-        error = _spread_distance(output[self.at], self.clean[self.at])
+        error = _spread_distance(output[self.has_output], self.clean[self.has_output])
         if error <= self.tolerance:
             return None
         return Probe(False, f"{COPY_ACTS} by {error:.1e} of its spread")
@@ -501,7 +504,7 @@ class _Probes:
 
     def _edit(self, names: list[str], edit: Any) -> Probe:
         edited = self._under([(name, edit) for name in names])
-        change = _distance(edited, self.clean, self.at)
+        change = _distance(edited, self.clean, self.has_output)
         return Probe(change > 4 * self.noise, f"the output moved by {change:.1e}")
 
 
@@ -542,10 +545,10 @@ class _RecordedEdit:
 
 
 def _distance(
-    a: Float[Tensor, "batch pos d"], b: Float[Tensor, "batch pos d"], at: Tensor
+    a: Float[Tensor, "batch pos d"], b: Float[Tensor, "batch pos d"], mask: Tensor
 ) -> float:
-    """The largest difference where ``at`` is not 0."""
-    valid = at.bool()
+    """The largest difference where ``mask`` is not 0."""
+    valid = mask.bool()
     return float((a[valid].float() - b[valid].float()).abs().max())
 
 

@@ -53,10 +53,10 @@ def captured(
             f"else than their names say, and are left out: {some(list(wrong))}. Read instead: "
             f"{instead}. model.capture_as_shown reads them as they are.",
         )
-    right = [name for name in chosen if name not in wrong]
+    kept_names = [name for name in chosen if name not in wrong]
     if names is None:
-        right += _named_otherwise(model, wrong)
-    return read_at(model, tokens, right, all_fire=False, **options)
+        kept_names += _named_otherwise(model, wrong)
+    return read_at(model, tokens, kept_names, all_fire=False, **options)
 
 
 def _named_otherwise(model: BaseModel, names: Iterable[str]) -> list[str]:

@@ -29,9 +29,9 @@ def copy_model(model: M, memo: dict[int, Any] | None = None) -> M:
     """
     check_unedited(model, "a copy would keep for good")
     # What a call left behind, such as an attention pattern in its graph, cannot be copied as it is.
-    left = [tensor for module in model.lens.modules() for tensor in vars(module).values()]
+    leftovers = [tensor for module in model.lens.modules() for tensor in vars(module).values()]
     memo = {} if memo is None else memo
-    memo |= {id(t): t.detach() for t in left if isinstance(t, Tensor) and not t.is_leaf}
+    memo |= {id(t): t.detach() for t in leftovers if isinstance(t, Tensor) and not t.is_leaf}
     other = memo[id(model)] = object.__new__(type(model))
     vars(other).update(deep_copied(vars(model), memo))
     settled(other.lens)

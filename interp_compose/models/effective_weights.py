@@ -40,7 +40,7 @@ def holders(*parts: Any, name: str) -> list[nn.Module]:
     kind = name.rpartition("_")[2].lower()
     key = {"e": "embed", "pos": "pos_embed", "u": "unembed"}.get(kind, kind)
     inside = [one for part in parts if isinstance(part, nn.Module) for one in part.modules()]
-    held = [one._modules.get(at) for one in inside for at in (key, f"dense_{key}")]
+    held = [one._modules.get(child) for one in inside for child in (key, f"dense_{key}")]
     return [one for one in (*held, *parts) if isinstance(one, HOLDERS)]
 
 
@@ -75,16 +75,16 @@ def acting(lens: nn.Module, *parts: Any, name: str = "") -> Iterator[bool]:
                 "model.state_dict()."
             )
     try:
-        for holder, at, module in places:
-            holder._modules[at] = layers[module]
+        for holder, child, module in places:
+            holder._modules[child] = layers[module]
         inside = (one for part in parts if isinstance(part, nn.Module) for one in part.modules())
         for one in inside:  # TransformerLens keeps the biases that an MLP had when it was wrapped
-            if name in vars(one) and (now := holders(one, name=name)):
-                vars(one)[name] = getattr(now[0], "bias", None)
+            if name in vars(one) and (current := holders(one, name=name)):
+                vars(one)[name] = getattr(current[0], "bias", None)
         yield bool(places)
     finally:
-        for holder, at, module in places:
-            holder._modules[at] = module
+        for holder, child, module in places:
+            holder._modules[child] = module
 
 
 def tell_of_hooks(lens: nn.Module, *names: str) -> None:
@@ -102,14 +102,14 @@ def wrapped(root: nn.Module) -> Iterator[tuple[nn.Module, str, nn.Module]]:
     holds each, and by which name."""
     within: set[int] = set()
     for holder in root.modules():
-        for at, module in holder._modules.items() if id(holder) not in within else ():
+        for child, module in holder._modules.items() if id(holder) not in within else ():
             if module is None:
                 continue
             changed = "parametrizations" in module._modules or not _multiplies(module)
-            held = isinstance(holder, HOLDERS) and at == INSERTED
+            held = isinstance(holder, HOLDERS) and child == INSERTED
             if type(module).__module__.startswith("peft.") or (held and changed):
                 within |= {id(one) for one in module.modules()}
-                yield holder, at, module
+                yield holder, child, module
 
 
 def places(
@@ -123,12 +123,12 @@ def places(
     for holder in () if run is None else (*run.modules(), lens):
         # A list is no part by itself: its entries are by number, and one more says that it ends.
         held: dict[str, nn.Module | None] = {}
-        for at, part in holder._modules.items() if not isinstance(holder, nn.ModuleList) else ():
+        for child, part in holder._modules.items() if not isinstance(holder, nn.ModuleList) else ():
             if isinstance(part, nn.ModuleList):
-                held |= {f"{at}.{number}": one for number, one in part._modules.items()}
-                held |= {} if set(parts).isdisjoint(part) else {f"{at}.{len(part)}": None}
-            elif at != INSERTED and part is not None:
-                held[at] = part
+                held |= {f"{child}.{number}": one for number, one in part._modules.items()}
+                held |= {} if set(parts).isdisjoint(part) else {f"{child}.{len(part)}": None}
+            elif child != INSERTED and part is not None:
+                held[child] = part
         for path, one in held.items():
             if one is None or not inside.isdisjoint(one.modules()):
                 yield holder, path.split("."), one
@@ -136,12 +136,12 @@ def places(
 
 def is_at(holder: nn.Module, path: Sequence[str], part: nn.Module | None) -> bool:
     """Whether a part is at its one of :func:`places`, maybe inside of other wrappers."""
-    now: nn.Module | None = holder
-    for at in path:
-        now = None if now is None else now._modules.get(at)
-    while part is not None and now is not part and now is not None:
-        now = now._modules.get(INSERTED)
-    return now is part
+    current: nn.Module | None = holder
+    for name in path:
+        current = None if current is None else current._modules.get(name)
+    while part is not None and current is not part and current is not None:
+        current = current._modules.get(INSERTED)
+    return current is part
 
 
 def path_of(lens: nn.Module, module: nn.Module) -> str:
@@ -158,11 +158,12 @@ def deep_copied(value: Any, memo: dict[int, Any]) -> Any:
     copied = copy.deepcopy(value, memo)
 
     def here(one: Any) -> Any:
-        of = getattr(one, "__self__", one)
-        if not isinstance(of, nn.Module) or id(of) not in memo:
+        owner = getattr(one, "__self__", one)
+        if not isinstance(owner, nn.Module) or id(owner) not in memo:
             return one
+        copied_owner = memo[id(owner)]
         return (
-            MethodType(one.__func__, memo[id(of)]) if isinstance(one, MethodType) else memo[id(of)]
+            MethodType(one.__func__, copied_owner) if isinstance(one, MethodType) else copied_owner
         )
 
     for part in [one for one in memo.values() if isinstance(one, nn.Module)]:
@@ -172,11 +173,11 @@ def deep_copied(value: Any, memo: dict[int, Any]) -> Any:
             # The same code on new cells: each module that it holds is replaced by its copy.
             cells = tuple(CellType(here(cell.cell_contents)) for cell in function.__closure__ or ())
             defaults = tuple(map(here, function.__defaults__ or ()))
-            own = FunctionType(
+            twin = FunctionType(
                 function.__code__, function.__globals__, function.__name__, defaults, cells
             )
-            own.__kwdefaults__ = function.__kwdefaults__
-            part.forward = MethodType(own, part) if isinstance(forward, MethodType) else own
+            twin.__kwdefaults__ = function.__kwdefaults__
+            part.forward = MethodType(twin, part) if isinstance(forward, MethodType) else twin
     return copied
 
 
@@ -198,9 +199,9 @@ def _plain(module: nn.Module) -> nn.Module | None:
     kinds = [kind for kind in (nn.Embedding, nn.Linear, Conv1D) if isinstance(module, kind)]
     # A bias that is a buffer is of zeros, added by TransformerLens.
     bias = None if "bias" in module._buffers else getattr(module, "bias", None)
-    own = [_with(kind, module.weight, bias) for kind in kinds]
-    if own and _multiplies(module):  # by a weight that torch's parametrizations compute
-        return own[0]
+    candidates = [_with(kind, module.weight, bias) for kind in kinds]
+    if candidates and _multiplies(module):  # by a weight that torch's parametrizations compute
+        return candidates[0]
     # 2. The input: random vectors as wide as some axis of a weight, the first width that f takes.
     # f reads [2 3 width] or, where no width fits, the ids 0 … rows-1 of a table.
     tensors = [one for one in (*module.parameters(), *module.buffers()) if one.is_floating_point()]
@@ -217,7 +218,7 @@ def _plain(module: nn.Module) -> nn.Module | None:
     bound = 1e-6 * (y.abs() if is_table else y.abs().amax(dim=(0, 1))) + 1e-12
     # 3. A plain layer inside that computes the same: its weight is the one that acts.
     inner = [one for one in module.modules() if _multiplies(one) and one._parameters]
-    for one in (*inner, *own):
+    for one in (*inner, *candidates):
         with suppress(Exception):
             if (_function(one)(x) - y).abs().le(bound).all():
                 return one
@@ -262,6 +263,6 @@ def _function(module: nn.Module) -> Callable[[Tensor], Tensor]:
             for key in [key for key, hook in hooks.items() if not of_a_framework(hook)]:
                 del hooks[key]
     # In float64 by functional_call alone: the module's own tensors, and their graph, are kept.
-    own = (*module.named_parameters(), *module.named_buffers())
-    state = {name: one.double() if one.is_floating_point() else one for name, one in own}
+    tensors = (*module.named_parameters(), *module.named_buffers())
+    state = {name: one.double() if one.is_floating_point() else one for name, one in tensors}
     return lambda x: functional_call(twin, state, (x,))

@@ -58,10 +58,10 @@ class SideLayout:
     def of(cls, chosen: Bool[Tensor, "batch pos"]) -> SideLayout:
         """Of the joint positions that are real and on this side."""
         counts = chosen.sum(dim=1)
-        own = torch.arange(int(counts.max()), device=chosen.device)
-        mask = (own < counts[:, None]).long()
+        slots = torch.arange(int(counts.max()), device=chosen.device)
+        mask = (slots < counts[:, None]).long()
         # [batch own]: a stable sort brings the chosen positions to the front, in order
-        order = torch.sort((~chosen).int(), dim=1, stable=True).indices[:, : len(own)]
+        order = torch.sort((~chosen).int(), dim=1, stable=True).indices[:, : len(slots)]
         return cls(order * mask, mask)
 
     def take(self, joint: Tensor) -> Tensor:
@@ -72,14 +72,16 @@ class SideLayout:
         return joint[rows, self.index].masked_fill(empty, 0)
 
     def put(
-        self, own: Float[Tensor, "batch own width"], joint: Float[Tensor, "batch pos joint_width"]
+        self,
+        vectors: Float[Tensor, "batch own width"],
+        joint: Float[Tensor, "batch pos joint_width"],
     ) -> Float[Tensor, "batch pos joint_width"]:
         """``joint``, written to in place: the side's own vectors at its positions, narrower ones
         filled up with zeros."""
-        own = torch.nn.functional.pad(own, (0, joint.shape[2] - own.shape[2]))
+        vectors = torch.nn.functional.pad(vectors, (0, joint.shape[2] - vectors.shape[2]))
         # [token] each: the row, and the place in the side's own sequence
         row, slot = self.mask.nonzero(as_tuple=True)
-        joint[row, self.index[row, slot]] = own[row, slot]
+        joint[row, self.index[row, slot]] = vectors[row, slot]
         return joint
 
 
@@ -286,13 +288,13 @@ class EncoderDecoderModel(LensModel):
 
     def sublayers(self, layer: int) -> Mapping[str, str]:
         """As of a decoder and, in the decoder's layers, ``"cross_attn"``."""
-        own = super().sublayers(layer)
+        names = super().sublayers(layer)
         if self.side_of(layer) == "source":
-            return own
+            return names
         cross = f"{self.prefix(layer)}.hook_cross_attn_out"
         if cross not in self.lens.hook_dict:
             cross = f"{self.prefix(layer)}.cross_attn.hook_out"
-        return {"attn": own["attn"], "cross_attn": cross, "mlp": own["mlp"]}
+        return {"attn": names["attn"], "cross_attn": cross, "mlp": names["mlp"]}
 
     def at_side(self, values: Tensor, side: Side) -> Tensor:
         """``[batch pos ...]`` of the running call, as the layers of ``side`` have its positions."""
@@ -365,27 +367,27 @@ class EncoderDecoderModel(LensModel):
         """What enters layer 0."""
         sides: tuple[Side, Side] = ("source", "target")
         ids = (tokens, tokens - self.d_vocab_source)
-        own = [
+        embedded = [
             self._embed(layout.take(of_side), layout.mask, side)
             for layout, of_side, side in zip(self._layouts, ids, sides, strict=True)
         ]
-        resid = self._joined(own[0], own[1], 0, tokens.shape[1])
+        resid = self._joined(embedded[0], embedded[1], 0, tokens.shape[1])
         positions = self.positions(tokens, mask)
         return Streams(self._apply_entry_hooks(resid, 0), mask, positions)
 
     def _through(self, streams: Streams, start: int, stop: int) -> Tensor:
         """Blocks ``start … stop-1``, whose entry has been hooked already; joint residuals are made
         where they have hooks."""
-        at = start
-        while at < stop:
-            hooked = (layer for layer in range(at + 1, stop) if self._has_joint_hooks(layer))
+        below = start
+        while below < stop:
+            hooked = (layer for layer in range(below + 1, stop) if self._has_joint_hooks(layer))
             above = next(hooked, stop)
             resid = self._joint_points[f"blocks.{above - 1}.hook_resid_post"](
-                self._segment(streams, at, above)
+                self._segment(streams, below, above)
             )
             if above < stop:
                 resid = self._apply_entry_hooks(resid, above)
-            streams, at = replace(streams, resid=resid), above
+            streams, below = replace(streams, resid=resid), above
         return streams.resid
 
     def _segment(self, streams: Streams, start: int, stop: int) -> Tensor:
@@ -409,14 +411,14 @@ class EncoderDecoderModel(LensModel):
         if self._entry(layer)._forward_hooks:
             layout = self._layouts[self.side_of(layer) == "target"]
             width = self._widths(layer)[self.side_of(layer) == "target"]
-            own = self._hook_entry(layout.take(resid)[..., :width].contiguous(), layer)
-            resid = layout.put(own, resid.clone())
+            hooked = self._hook_entry(layout.take(resid)[..., :width].contiguous(), layer)
+            resid = layout.put(hooked, resid.clone())
         joint: Tensor = self._joint_points[f"blocks.{layer}.hook_resid_pre"](resid)
         return joint
 
-    def _hook_entry(self, own: Tensor, layer: int) -> Tensor:
+    def _hook_entry(self, resid: Tensor, layer: int) -> Tensor:
         """One side's residual after the hooks at the entry of block ``layer``."""
-        hooked: Tensor = self._entry(layer)(own)
+        hooked: Tensor = self._entry(layer)(resid)
         return hooked
 
     def _has_joint_hooks(self, layer: int) -> bool:
@@ -428,10 +430,10 @@ class EncoderDecoderModel(LensModel):
         """The output that ``read`` names; logits are NaN where there is no target token."""
         source, target = self._layouts
         length = resid.shape[1]
-        own = target.take(resid)[..., : self._widths(self.n_layers)[1]]
+        target_resid = target.take(resid)[..., : self._widths(self.n_layers)[1]]
         if read == "hidden":
             width = self._widths(self.n_layers)[0]
-            hidden = (source.take(resid)[..., :width], self._final(own))
+            hidden = (source.take(resid)[..., :width], self._final(target_resid))
             return self._joined(*hidden, self.n_layers, length)
         n_last = last_positions(read, length)
         if n_last < length:
@@ -440,7 +442,7 @@ class EncoderDecoderModel(LensModel):
             at_place = (target.index[:, :, None] == places) & (target.mask == 1)[:, :, None]
             logits = self._unembed(resid[:, -n_last:])
             return logits.masked_fill(~at_place.any(dim=1)[:, :, None], torch.nan)
-        logits = self._unembed(own)
+        logits = self._unembed(target_resid)
         nowhere = logits.new_full((len(resid), length, logits.shape[2]), torch.nan)
         return target.put(logits, nowhere)
 
@@ -475,11 +477,11 @@ class EncoderDecoderModel(LensModel):
         self, is_target: Bool[Tensor, "batch pos"], mask: Int[Tensor, "batch pos"]
     ) -> Iterator[None]:
         """Both sides have this layout for the length of a ``with`` block."""
-        before, self._sides = self._sides, self._sides_of(is_target, mask)
+        outer, self._sides = self._sides, self._sides_of(is_target, mask)
         try:
             yield
         finally:
-            self._sides = before
+            self._sides = outer
 
     def _sides_of(
         self, is_target: Bool[Tensor, "batch pos"], mask: Int[Tensor, "batch pos"]
@@ -491,8 +493,8 @@ class EncoderDecoderModel(LensModel):
             PromptError: a side longer than the model's context.
         """
         chosen = {"source": mask.bool() & ~is_target, "target": mask.bool() & is_target}
-        for side, here in chosen.items():
-            empty = ~here.any(dim=1)
+        for side, flags in chosen.items():
+            empty = ~flags.any(dim=1)
             if bool(empty.any()):
                 raise InputError(
                     f"row {int(empty.nonzero()[0])} has no {side} token, and {self.name!r} reads a "
@@ -540,12 +542,12 @@ class EncoderDecoderModel(LensModel):
     @contextmanager
     def _placed_by_name(self, position_ids: Tensor) -> Iterator[None]:
         """Positions that the model does not have are refused by name."""
-        own = torch.where(
+        positions = torch.where(
             position_ids >= FIRST_TARGET_POSITION,
             position_ids - FIRST_TARGET_POSITION,
             position_ids,
         )
-        beyond = own[(own < 0) | (own >= self.n_ctx)]
+        beyond = positions[(positions < 0) | (positions >= self.n_ctx)]
         if len(beyond):
             raise PositionError(
                 f"position_ids hold {int(beyond[0])}: expected 0 to {self.n_ctx - 1} for source "

@@ -45,7 +45,9 @@ def found_hooks(lens: Any, points: Mapping[str, Any]) -> list[FoundHook]:
 
 def _at_hook_points(by_name: Mapping[str, Any]) -> Iterator[FoundHook]:
     """Each point under one of its names: ``attn.hook_z`` rather than ``attn.o.hook_in``."""
-    points = {id(by_name[name]): (name, by_name[name]) for name in sorted(by_name, key=_says_more)}
+    # The last name of a point counts, so that those which say less come first.
+    names = sorted(by_name, key=lambda name: (not name.endswith((".hook_in", ".hook_out")), name))
+    points = {id(by_name[name]): (name, by_name[name]) for name in names}
     for name, point in points.values():
         # PyTorch runs them, whatever TransformerLens still lists.
         listed = {handle.hook.id: handle for handle in (*point.fwd_hooks, *point.bwd_hooks)}
@@ -60,10 +62,6 @@ def _of_other_wrappers(lens: Any) -> dict[str, Any]:
     module = getattr(lens, "original_model", None)
     parts = module.named_modules() if isinstance(module, nn.Module) else ()
     return {path: part for path, part in parts if hasattr(part, "fwd_hooks")}
-
-
-def _says_more(name: str) -> tuple[bool, str]:
-    return not name.endswith((".hook_in", ".hook_out")), name
 
 
 def _on_modules(lens: Any) -> Iterator[FoundHook]:
@@ -99,14 +97,11 @@ def of_the_user(handle: Any) -> bool:
 
 def of_a_framework(hook: Any) -> bool:
     """Whether a function or callable object was written in one of :data:`FRAMEWORKS`."""
-    return _package(hook).partition(".")[0] in FRAMEWORKS
-
-
-def _package(hook: Any) -> str:
     while isinstance(hook, partial):
         hook = hook.func
     has_name = hasattr(hook, "__qualname__")
-    return str((hook if has_name else type(hook)).__module__ or "")
+    module = str((hook if has_name else type(hook)).__module__ or "")
+    return module.partition(".")[0] in FRAMEWORKS
 
 
 def _called(hook: Any) -> str:

@@ -75,6 +75,7 @@ class Prompt:
         """What is true of the prompt's positions, for a call of ``shape``: a row for each beam or
         sample of a prompt, side by side, and ``fill`` at new tokens."""
         rows, length = shape
+        # [prompt pos] -> [row pos]: a prompt's beams are next to one another -> [row grown]
         of_row = of_prompt.repeat_interleave(rows // len(of_prompt), dim=0)
         return torch.nn.functional.pad(of_row, (0, length - of_prompt.shape[1]), value=fill)
 
@@ -112,6 +113,9 @@ def generated(
     options: Mapping[str, Any],
 ) -> Any:
     """See :meth:`LensModel.generate`; ``tokens`` and ``mask`` are the checked ``inputs``."""
+    from transformers import GenerationMixin
+
+    # 1. How many tokens: an option goes before the config that is passed, and that before 10.
     stated = vars(options["generation_config"]) if options.get("generation_config") else {}
     stated = {name: value for name, value in stated.items() if value is not None}
     if max_new_tokens is None:
@@ -119,6 +123,7 @@ def generated(
     if max_new_tokens:
         stated.pop("max_length", None)  # Hugging Face gives way to max_new_tokens as well
     _check(model, tokens, mask, max_new_tokens, {**stated, **options})
+    # 2. All but the last new token are read again, so that this many find room.
     prompt = Prompt(tokens, mask)
     given, real = _seen_by_hugging_face(model, prompt)
     limit = model.n_ctx - int(real.sum(dim=1).max()) + 1
@@ -127,12 +132,15 @@ def generated(
             f"max_new_tokens={max_new_tokens}: {model.name!r} reads {model.n_ctx} tokens, so that "
             f"at most {max(limit, 0)} can follow this prompt; ask for fewer, or shorten it."
         )
-    config, beside = _config(model, {**options, "max_new_tokens": max_new_tokens})
-    for name in beside.keys() - _takes():
+    config, arguments = _config(model, {**options, "max_new_tokens": max_new_tokens})
+    # What Hugging Face's generate takes with its config.
+    taken = {*signature(GenerationMixin.generate).parameters, "tokenizer"} - {"kwargs"}
+    for name in arguments.keys() - taken:
         raise OptionError(
             f"generate({name}=…) is no option of generation, and what goes to the model's forward "
             "pass, such as positions, is made anew for every token; leave it out."
         )
+    # 3. The wrapped module with a cache, where nothing acts; else the model, call by call.
     with model.open_blocks.held(), in_evaluation_mode(model.lens):
         caches = (
             not model.open_blocks.active
@@ -146,32 +154,26 @@ def generated(
             module = _as_function(model, prompt, given.shape[1])
             config.use_cache = False
         # Hugging Face would fill in the module's own for every None of the config's.
-        own, module.generation_config = module.generation_config, type(config)()
+        module_config, module.generation_config = module.generation_config, type(config)()
         try:
             out = module.generate(
-                given, generation_config=config, attention_mask=real.long(), **beside
+                given, generation_config=config, attention_mask=real.long(), **arguments
             )
         except InterpComposeError:
             raise
         except (ValueError, ImportError, AssertionError, ZeroDivisionError) as refusal:
             if not caches and module.was_called:
                 raise  # a hook's own
+            shown = ", ".join(f"{name}={value!r:.40}" for name, value in options.items()) or "this"
             raise OptionError(
-                f"Hugging Face's generate refuses {_short(options)}: {first_line(refusal, 300)}"
+                f"Hugging Face's generate refuses {shown}: {first_line(refusal, 300)}"
             ) from refusal
         finally:
-            module.generation_config = own
+            module.generation_config = module_config
     if isinstance(inputs, Tensor) or not isinstance(out, Tensor):
         return out
     texts = _texts(model, prompt, out, given.shape[1], config)
     return texts[0] if isinstance(inputs, str) and len(texts) == 1 else texts
-
-
-def _takes() -> set[str]:
-    """What Hugging Face's ``generate`` takes beside its config."""
-    from transformers import GenerationMixin
-
-    return {*signature(GenerationMixin.generate).parameters, "tokenizer"} - {"kwargs"}
 
 
 def has_cache(model: BaseModel) -> bool:
@@ -208,6 +210,7 @@ def keeps_and_goes_on(model: BaseModel) -> Outcome:
         return lens.generate(options.pop("decoder_input_ids", tokens), **options)
 
     def second_token() -> Outcome:
+        # The logits of the second new token: by what was kept of all before it, and all anew.
         kept = generated(2, keeps=True)
         whole = generated(1, keeps=False, decoder_input_ids=kept.sequences[:, :-1])
         return compared(model, kept.logits[-1], whole.logits[-1])
@@ -248,12 +251,13 @@ def _compared(model: BaseModel, module: Any) -> Outcome:
     mask[1, : length // 2] = 0
     greedy = {"do_sample": False, "num_beams": 1, "max_new_tokens": new, "use_cache": True}
     kept = {"return_dict_in_generate": True, "output_logits": True}
-    config, beside = _config(model, {**greedy, **kept})
-    out = module.generate(tokens, generation_config=config, attention_mask=mask, **beside)
+    config, arguments = _config(model, {**greedy, **kept})
+    out = module.generate(tokens, generation_config=config, attention_mask=mask, **arguments)
     called = []
     for step in range(len(out.logits)):
         grown = out.sequences[:, : length + step]
         real = torch.nn.functional.pad(mask, (0, step), value=1)
+        # [row d_vocab]: what follows the tokens before this step, in a call without a cache
         called.append(model.forward(grown, attention_mask=real, read="last")[:, -1])
     return compared(model, torch.stack(out.logits), torch.stack(called))
 
@@ -264,10 +268,10 @@ def _as_function(model: BaseModel, prompt: Prompt, n_given: int) -> Any:
     shift = model.d_vocab_source if len(model.stacks) > 1 else 0
 
     def last_logits(new: Tensor) -> Tensor:
-        before = prompt.tokens.shape[1]
-        shape = (len(new), before + new.shape[1])
+        n_prompt = prompt.tokens.shape[1]
+        shape = (len(new), n_prompt + new.shape[1])
         tokens, mask = (prompt.grown(one, shape, 1) for one in (prompt.tokens, prompt.mask))
-        tokens[:, before:] = new + shift
+        tokens[:, n_prompt:] = new + shift  # ids of target tokens come after the source vocabulary
         with growing(model, prompt):
             return model.forward(tokens, attention_mask=mask, read="last")
 
@@ -284,6 +288,8 @@ def _seen_by_hugging_face(
     if len(model.stacks) == 1:
         return prompt.tokens, real
     real &= model.predicts(prompt.tokens)
+    # [row pos] -> [row given]: from the first column that holds a target token in any row; what
+    # is padding or source there has the id 0.
     first = int(real.any(dim=0).nonzero()[0])
     given = (prompt.tokens - model.d_vocab_source) * real
     return given[:, first:], real[:, first:]
@@ -323,12 +329,12 @@ def _check_without_cache(model: BaseModel, config: Any, options: Mapping[str, An
                 f"generate({name}=True) cannot be had here ({why}): run model.run_with_cache on "
                 "the tokens that are returned."
             )
-    off = {"encoder_no_repeat_ngram_size": 0, "encoder_repetition_penalty": 1.0}
-    for name in off if len(model.stacks) > 1 else ():
-        if getattr(config, name) not in (None, off[name]):
+    defaults = {"encoder_no_repeat_ngram_size": 0, "encoder_repetition_penalty": 1.0}
+    for name in defaults if len(model.stacks) > 1 else ():
+        if getattr(config, name) not in (None, defaults[name]):
             raise OptionError(
                 f"generate({name}=…) reads the source, which cannot be had here: pass "
-                f"{name}={off[name]}."
+                f"{name}={defaults[name]}."
             )
     if options.get("use_cache") or options.get("cache_implementation"):
         raise OptionError(
@@ -343,14 +349,16 @@ def _config(model: BaseModel, options: Mapping[str, Any]) -> tuple[Any, dict[str
     the model's own config states."""
     from transformers import GenerationConfig
 
-    asked = dict(options)
-    config = deepcopy(asked.pop("generation_config", None)) or GenerationConfig()
+    # 1. The config that is passed, filled up from the model's own, under the other options.
+    updates = dict(options)
+    config = deepcopy(updates.pop("generation_config", None)) or GenerationConfig()
     stated = getattr(getattr(model.lens, "original_model", None), "generation_config", None)
     if stated is not None:
         config.update(**stated.to_dict(), defaults_only=True, allow_custom_entries=True)
-    beside: dict[str, Any] = config.update(**asked)
+    arguments: dict[str, Any] = config.update(**updates)
     config.max_length = None
     config.forced_bos_token_id = config.decoder_start_token_id = None  # the prompt begins with them
+    # 2. Where a text ends, and what fills the rows that end first: any id that the model has.
     tokenizer = None if model.tokenizer is None else output_tokenizer(model)
     if config.eos_token_id is None and "eos_token_id" not in options:
         config.eos_token_id = getattr(tokenizer, "eos_token_id", None)
@@ -361,8 +369,8 @@ def _config(model: BaseModel, options: Mapping[str, Any]) -> tuple[Any, dict[str
         (one for one in ids if isinstance(one, int) and 0 <= one < model.d_vocab), 0
     )
     if config.stop_strings is not None:
-        beside.setdefault("tokenizer", tokenizer)
-    return config, beside
+        arguments.setdefault("tokenizer", tokenizer)
+    return config, arguments
 
 
 def _texts(
@@ -378,14 +386,10 @@ def _texts(
     rows = []
     for number, row in enumerate(out):
         new = row[n_given:].tolist()
-        end = next((at for at, token in enumerate(new) if token in ends), len(new))
-        before: list[int] = []
+        end = next((index for index, token in enumerate(new) if token in ends), len(new))
+        prompt_ids: list[int] = []
         if len(model.stacks) == 1:
-            of_prompt = number * len(prompt.tokens) // len(out)
-            before = prompt.tokens[of_prompt][prompt.mask[of_prompt].bool()].tolist()
-        rows.append(torch.tensor(before + new[:end], dtype=torch.long))
+            of_prompt = number * len(prompt.tokens) // len(out)  # a prompt's rows are side by side
+            prompt_ids = prompt.tokens[of_prompt][prompt.mask[of_prompt].bool()].tolist()
+        rows.append(torch.tensor(prompt_ids + new[:end], dtype=torch.long))
     return texts_of(model, rows)
-
-
-def _short(options: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={value!r:.40}" for name, value in options.items()) or "this"

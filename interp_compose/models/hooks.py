@@ -38,19 +38,20 @@ class HookLog:
 
         def hook_fn(activation: Tensor, hook: Any) -> Tensor | None:
             self._fired[name] = True
-            before = _version(activation)
+            version = _version(activation)  # an edit in place shows in its counter alone
             result = called(activation, hook)
             if result is not None:
                 self._returned.add(name)
                 _check_result(result, activation, name)
                 if isinstance(result, nn.Parameter):  # a module that keeps it would take it over
                     result = result.view_as(result)
-            in_place = _version(activation) != before
+            in_place = _version(activation) != version
             if in_place and (result is None or result is activation):
                 # Norms of TransformerLens take an edit for one by the tensor that a hook returns.
                 result = activation.view_as(activation)
             if in_place or (result is not None and result is not activation):
                 self._edited.add(name)
+                # A block that is computed again in the backward pass has to have the same edits.
                 acted(f"the edit at {name}", fn, lambda: self.open)
             return result
 
@@ -114,7 +115,7 @@ def _as_called(fn: Any, name: str) -> HookFn:
         "such as lambda activation, hook: activation * 0.5"
     )
     try:
-        takes = signature(fn.forward if isinstance(fn, nn.Module) else fn)
+        call_signature = signature(fn.forward if isinstance(fn, nn.Module) else fn)
     except (TypeError, ValueError):  # written in C: what it takes shows in a call
 
         def tried(activation: Tensor, hook: Any) -> Any:
@@ -126,12 +127,12 @@ def _as_called(fn: Any, name: str) -> HookFn:
                 ) from misfit
 
         return tried
-    named = (p for p in takes.parameters.values() if p.kind is not p.POSITIONAL_ONLY)
+    named = (p for p in call_signature.parameters.values() if p.kind is not p.POSITIONAL_ONLY)
     by_name = "hook" in (p.name for p in named)
-    try:
-        takes.bind(*[None] * (2 - by_name), **{"hook": None} if by_name else {})
+    try:  # bind() tests whether the arguments fit, and calls nothing
+        call_signature.bind(*[None] * (2 - by_name), **{"hook": None} if by_name else {})
     except TypeError as misfit:
-        raise OptionError(f"the hook at {name} takes {takes}: {expected}") from misfit
+        raise OptionError(f"the hook at {name} takes {call_signature}: {expected}") from misfit
     return (lambda activation, hook: fn(activation, hook=hook)) if by_name else fn
 
 
@@ -156,6 +157,8 @@ class Installed(Edit):
         self, module: nn.Module, handle: Any, what: str, kind: str = "_forward_hooks"
     ) -> None:
         self.module, self.handle, self.what, self.kind = module, handle, what, kind
+        # Put in the place of the function: PyTorch calls what it finds under the handle's id, and
+        # whoever removes the handle removes this object with it.
         hooks = getattr(module, kind)
         self._call, hooks[handle.id] = hooks[handle.id], self
 
@@ -232,6 +235,7 @@ def check_mask(attention_mask: Tensor) -> None:
 def without_hooks(points: Iterable[nn.Module]) -> Iterator[None]:
     """Hook points whose hooks do not fire for the length of a ``with`` block."""
     removed = [(point, point._forward_hooks) for point in points]
+    # An empty dictionary in the place of theirs: no handle is touched, and their order stays.
     for point, _ in removed:
         point._forward_hooks = OrderedDict()
     try:
@@ -256,6 +260,7 @@ def in_evaluation_mode(lens: nn.Module) -> Iterator[None]:
             lens.eval()
         yield
     finally:
+        # One by one, since train(mode) of a module sets all modules inside it alike.
         for module, mode in modes.items():
             if module.training != mode:
                 module.training = mode

@@ -66,8 +66,8 @@ class LensModel(BaseModel):
             if hasattr(type(self), name):  # a property that failed, by its own error
                 return object.__getattribute__(self, name)
             lens = vars(self).get("lens")
-            own = getattr(lens, "__dict__", {})
-            theirs = not name.startswith("_") and (hasattr(type(lens), name) or name in own)
+            attributes = getattr(lens, "__dict__", {})
+            theirs = not name.startswith("_") and (hasattr(type(lens), name) or name in attributes)
             where = f"; TransformerLens' own is model.lens.{name}" if theirs else ""
             kind = type(self).__name__
             raise AttributeError(f"{kind!r} object has no attribute {name!r}{where}", name=name)
@@ -154,7 +154,6 @@ class LensModel(BaseModel):
     def _checked(
         self, inputs: Inputs, attention_mask: Int[Tensor, "batch pos"] | None
     ) -> tuple[Int[Tensor, "batch pos"], Int[Tensor, "batch pos"]]:
-        """The token ids of a call, and its mask."""
         tokens, mask = as_call(self, inputs, attention_mask)
         check_call(tokens, mask)
         mask = torch.ones_like(tokens) if mask is None else mask
@@ -315,13 +314,14 @@ class LensModel(BaseModel):
             ModelInUseError: another thread or asyncio task is using the model.
         """
         blocks = self.open_blocks
-        n_open = len(blocks.installed)
+        n_open = len(blocks.installed)  # behind them come those that this block adds
         with (
             blocks.held(),
             blocks.hooked(fwd_hooks, version) as log,
             blocks.in_place([hook.module for hook in blocks.installed[n_open:]]),
         ):
             yield self
+        # Only now is it known which functions edited and which only looked.
         if not self.is_proving:
             self.proofs.prove_edits(log.edited)
             self.proofs.prove_shown(log.read)
@@ -369,6 +369,8 @@ class LensModel(BaseModel):
             raise OptionError(f"unknown weight {name!r}: expected one of {', '.join(WEIGHT_NAMES)}")
         self.check_in_place()
         tell_of_hooks(self.lens, name)
+        # Plain layers stand in for adapters and wrappers while TransformerLens stacks the weight.
+        # It stacks the layers that have one, and does not say which these are.
         with acting(self.lens, self.lens, name=name):
             try:
                 weight = getattr(self.lens, name)
@@ -396,13 +398,15 @@ class LensModel(BaseModel):
     def state_dict(self) -> Mapping[str, Tensor]:
         """Every parameter and buffer, by TransformerLens' names; what it leaves out (adapters,
         experts) by its own."""
+        # 1. What TransformerLens shows, and fused projections that it split and does not use.
         state: dict[str, Tensor] = self.lens.state_dict()
         split = [part for part in self.lens.modules() if "split_qkv_matrix" in vars(part)]
         unused = (one for part in split if "qkv" in part._modules for one in part.qkv.parameters())
         held = {tensor.data_ptr() for tensor in (*state.values(), *unused)}
-        own = getattr(self.lens, "original_model", self.lens).state_dict().items()
-        left = {name: tensor for name, tensor in own if tensor.data_ptr() not in held}
-        return state | {name.replace(f".{INSERTED}", ""): one for name, one in left.items()}
+        # 2. Whatever else the wrapped module has, which lies at no address of these.
+        wrapped = getattr(self.lens, "original_model", self.lens).state_dict().items()
+        rest = {name: tensor for name, tensor in wrapped if tensor.data_ptr() not in held}
+        return state | {name.replace(f".{INSERTED}", ""): one for name, one in rest.items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Takes over every weight.

@@ -48,7 +48,7 @@ from interp_compose.models.load_encoder import (
     peek,
 )
 from interp_compose.models.model_files import check_sizes, refuse_pickled, saved_tokenizer
-from interp_compose.models.own_folder import kind_of_folder, load_own, own_around
+from interp_compose.models.own_folder import kind_of_folder, load_own_model, own_model_around
 from interp_compose.models.own_forward import OwnForward, small_random_model
 from interp_compose.runs.checksums import SUMS, check_sums
 from interp_compose.runs.folder import DONE
@@ -132,8 +132,8 @@ def load_model(
     if isinstance(source, LensModel):
         source.tokenizer = source.tokenizer if tokenizer is None else tokenizer
         return source
-    if (own := own_around(source, tokenizer)) is not None:
-        return own
+    if (own_model := own_model_around(source, tokenizer)) is not None:
+        return own_model
     if is_hooked_transformer(source):
         lens: Any = source
         tokenizer = tokenizer if tokenizer is not None else lens.tokenizer
@@ -247,7 +247,7 @@ def _load_pretrained(
                     f"device_map={device_map!r} is Hugging Face's, and {name!r} a {kind.KIND}: "
                     "give device."
                 )
-            return load_own(
+            return load_own_model(
                 kind,
                 folder,
                 name=name,

@@ -109,13 +109,9 @@ def adapter_states(model: BaseModel) -> dict[str, Any]:
     lens: Any = getattr(model.lens, "original_model", model.lens)
     parts: Any = lens.named_modules()
     keys = ("scaling", "active_adapters", "disable_adapters", "merged_adapters")
+    # Modules of peft's, and those that keep the scale of each adapter in a dictionary.
     return {
         name: [getattr(part, key, None) for key in keys]
         for name, part in parts
-        if _is_adapter(part)
+        if type(part).__module__.startswith("peft.") or isinstance(vars(part).get("scaling"), dict)
     }
-
-
-def _is_adapter(part: Any) -> bool:
-    """Whether a module is one of peft's, or keeps the scale of each adapter in a dictionary."""
-    return type(part).__module__.startswith("peft.") or isinstance(vars(part).get("scaling"), dict)

@@ -138,6 +138,7 @@ class OpenBlocks:
         wrapped = [
             (name, log.watching(fn, name)) for hook, fn in fwd_hooks for name in self.matching(hook)
         ]
+        # TransformerLens warns of an edit that it will not use: as an error, that ends the call.
         with warnings.catch_warnings(), self._added(wrapped, version):
             warnings.filterwarnings("error", message=r"(?s).*edit is discarded")
             try:
@@ -177,6 +178,7 @@ class OpenBlocks:
                 point = points[name]
                 self.check_point(name, fn)
                 point.add_hook(fn, dir="fwd", is_permanent=True)
+                # TransformerLens' handle, the last in its list; `handle.hook` is PyTorch's.
                 handle = point.fwd_hooks[-1]
                 added.append((point, handle, Installed(point, handle.hook, f"the hook at {name}")))
                 self.installed.append(added[-1][-1])
@@ -199,9 +201,9 @@ class OpenBlocks:
         """
         lens = self._model.lens
         module: nn.Module = getattr(lens, "original_model", lens)
-        before = {id(part) for part in edited} & {id(part) for part in module.modules()}
+        edited_ids = {id(part) for part in edited} & {id(part) for part in module.modules()}
         yield
-        if before - {id(part) for part in module.modules()}:
+        if edited_ids - {id(part) for part in module.modules()}:
             raise InterventionError(
                 f"{self._model.name!r}: a module under an edit was replaced or removed inside the "
                 "`with` block, so that calls after that ran without the edit; change the module "
@@ -230,6 +232,8 @@ class OpenBlocks:
         with self.held():
             opened = (OpenBlock(name, hooks), wrapper)
             self._wrappers.append(opened)
+            # A guard before the whole lens and before each block: whoever runs one of them while
+            # the model itself runs none (`_running`) bypasses the wrapper.
             guards: list[Installed] = []
             try:
                 for part in (self._model.lens, *self._model.blocks):
@@ -271,6 +275,7 @@ class OpenBlocks:
                 self._calling -= 1
 
     def _wrapped(self, forward: ForwardFn, depth: int) -> ForwardFn:
+        # The wrapper opened last is called first; its `inner` goes through those before it.
         if depth == 0:
             return forward
         (opened, wrapper), inner = self._wrappers[depth - 1], self._wrapped(forward, depth - 1)
@@ -356,10 +361,10 @@ class OpenBlocks:
 
     def _acting(self) -> Iterator[tuple[str, str | None]]:
         for hook in found_hooks(self._model.lens, self._model.hook_dict):
-            if hook.handle in self._versions:
+            if hook.handle in self._versions:  # of a block that is open here
                 version = self._versions[hook.handle]
                 yield (hook.name if version is None else f"{hook.name} ({version})"), version
-            elif hook.handle not in self._built_in:
+            elif hook.handle not in self._built_in:  # added past this library
                 yield hook.name, None
         for name, attention in self._model.attentions():
             if is_edited(attention):
@@ -372,6 +377,7 @@ class OpenBlocks:
         Handles, and PyTorch's functions of them, by identity; and kept, so that no later one takes
         it over.
         """
+        # Of each hook TransformerLens' handle, and the function that PyTorch calls for it.
         handles = (
             (handle, {**point._forward_hooks, **point._backward_hooks}.get(handle.hook.id))
             for point in self._model.lens.hook_dict.values()

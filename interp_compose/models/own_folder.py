@@ -122,14 +122,14 @@ def kind_of_folder(folder: Path) -> type[OwnModel] | None:
     )
 
 
-def own_around(module: nn.Module, tokenizer: Any) -> OwnModel | None:
+def own_model_around(module: nn.Module, tokenizer: Any) -> OwnModel | None:
     """The model on a module of a paper; None where it is another module."""
     kinds = {f"{kind.__module__}:{kind.__qualname__}" for kind in type(module).__mro__}
     for file, (of_module, model) in SAVED.items():
         if f"interp_compose.{of_module}" in kinds:
             kind: Any = _kind(model)
-            own: OwnModel = kind(module, name=f"small-{Path(file).stem}", tokenizer=tokenizer)
-            return own
+            wrapped: OwnModel = kind(module, name=f"small-{Path(file).stem}", tokenizer=tokenizer)
+            return wrapped
     return None
 
 
@@ -138,7 +138,7 @@ def _kind(model: str) -> type[OwnModel]:
     return kind
 
 
-def load_own(
+def load_own_model(
     kind: type[OwnModel],
     folder: Path,
     *,

@@ -146,17 +146,17 @@ class OwnForward:
             exact = [output for _, outputs in self._calls(model) for output in outputs]
         # 2. How far from float32 the module by its own forward pass is, and the wrapped one.
         # The texts come twice, padded on the left and on the right.
-        own = wrapped = 0.0
-        for output, right, expected in zip(rounded, exact, [*self.outputs] * 2, strict=True):
-            output, right = (one.cpu()[-len(expected) :] for one in (output, right))
-            own = max(own, _relative_error(expected, right))
-            wrapped = max(wrapped, _relative_error(output, right))
-        if own > AS_ROUNDED * wrapped:
+        own_error = wrapped_error = 0.0
+        for output, reference, expected in zip(rounded, exact, [*self.outputs] * 2, strict=True):
+            output, reference = (one.cpu()[-len(expected) :] for one in (output, reference))
+            own_error = max(own_error, _relative_error(expected, reference))
+            wrapped_error = max(wrapped_error, _relative_error(output, reference))
+        if own_error > AS_ROUNDED * wrapped_error:
             return False
-        if own > MOST_ROUNDED:
+        if own_error > MOST_ROUNDED:
             raise CapabilityError(
                 f"{model.name!r} cannot be loaded in {model.dtype}: its numbers are rounding for "
-                f"the most part, by {own:.2g} standard deviations others than with the same "
+                f"the most part, by {own_error:.2g} standard deviations others than with the same "
                 "weights in float32. Load it in float32 (dtype='float32', or module.float())."
             )
         # 3. Rounding may hide another formula: two layers of this config in float32 would show it.
@@ -257,8 +257,8 @@ def not_in_memory(module: nn.Module) -> str:
 def _in_float32(lens: Any) -> Iterator[None]:
     """Weights and buffers in float32 for the length of a ``with`` block."""
     parts = (lens, getattr(lens, "original_model", lens))
-    found = {id(t): t for part in parts for t in (*part.parameters(), *part.buffers())}
-    kept = [(tensor, tensor.data) for tensor in found.values() if tensor.is_floating_point()]
+    tensors = {id(t): t for part in parts for t in (*part.parameters(), *part.buffers())}
+    kept = [(tensor, tensor.data) for tensor in tensors.values() if tensor.is_floating_point()]
     try:
         # `.data` alone changes, so that weights that are tied stay one.
         for tensor, data in kept:
@@ -285,26 +285,26 @@ def _random(weights: Sequence[Tensor]) -> Iterator[None]:
             weight.copy_(noise / max(weight.shape[-1:], default=1) ** 0.5)
         yield
     finally:
-        for weight, own in zip(weights, kept, strict=True):
-            weight.copy_(own)
+        for weight, values in zip(weights, kept, strict=True):
+            weight.copy_(values)
 
 
 def _adapter_weights(module: nn.Module) -> list[Tensor]:
     """The weights of all adapters in a module, without those of the layers that they adapt."""
-    found = {
+    weights = {
         id(weight): weight.data
         for part in module.modules()
         if type(part).__module__.startswith("peft.")
         for name, weight in part.named_parameters()
         if "base_layer" not in name.split(".") and weight.is_floating_point()
     }
-    own = {
+    adapted = {
         id(weight)
         for part in module.modules()
         if (layer := getattr(part, "base_layer", None)) is not None
         for weight in layer.parameters()
     }
-    return [weight for at, weight in found.items() if at not in own]
+    return [weight for identity, weight in weights.items() if identity not in adapted]
 
 
 def _adapter(module: nn.Module) -> str | None:

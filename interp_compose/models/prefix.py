@@ -54,14 +54,14 @@ class Prefix:
         other layers it has the length."""
         from transformers import DynamicCache
 
-        cache, at = DynamicCache(), slice(self.start, self.start + self.mask.shape[1])
+        cache, places = DynamicCache(), slice(self.start, self.start + self.mask.shape[1])
         for layer, (keys, values) in enumerate(zip(self.kept.keys, self.kept.values, strict=True)):
             if layer in layers:
                 # [row head pos d_head] -> [stream head before d_head]
-                cache.update(keys[:, :, at][self.row], values[:, :, at][self.row], layer)
+                cache.update(keys[:, :, places][self.row], values[:, :, places][self.row], layer)
             else:
                 # For the length alone: one number per position.
-                cache.update(keys[:1, :1, at, :1], values[:1, :1, at, :1], layer)
+                cache.update(keys[:1, :1, places, :1], values[:1, :1, places, :1], layer)
         return cache
 
     def before(self, mask: Int[Tensor, "stream pos"]) -> Int[Tensor, "stream all_pos"]:

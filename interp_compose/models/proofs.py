@@ -99,13 +99,15 @@ class Proofs:
         named = [name for name in names if name in model.hook_dict and field(name) in READ_INSTEAD]
         if model.is_proving or model.keeps_to_names or not named:
             return {}
+        # 1. All hook points in one call, once; by point, since a point may have several names.
         if self._shown is None:
             generator = torch.Generator().manual_seed(0)
             tokens = model.random_tokens(2, min(7, model.n_ctx), generator).to(model.device)
             with model.bare():
-                found = shown_otherwise(model, tokens)
+                by_point = shown_otherwise(model, tokens)
             keys = {name: (id(point), field(name)) for name, point in model.hook_dict.items()}
-            self._shown = {name: found[key] for name, key in keys.items() if key in found}
+            self._shown = {name: by_point[key] for name, key in keys.items() if key in by_point}
+        # 2. Norms compute otherwise as soon as a hook returns a tensor: there a copy tells.
         of_norms = [name for name in named if field(name) in ("hook_normalized", "hook_scale")]
         self._try(of_norms)
         copied = {name: self.edits[name].detail for name in of_norms}
@@ -120,11 +122,13 @@ class Proofs:
         generator = torch.Generator().manual_seed(0)
         tokens = model.random_tokens(1, min(4, model.n_ctx), generator).to(model.device)
         shown = [f"{prefix}.hook_resid_post", f"{prefix}.hook_mlp_out"]
+        # With the residual 0 in the middle, hook_resid_post = 0 + hook_mlp_out, but for rounding;
+        # where only the next sublayer reads what the hook returns, the residual is still in it.
         zeros = [(name, lambda resid, hook: torch.zeros_like(resid))]
         with model.bare(), model.open_blocks.hooked(zeros):
             post, mlp_out = read_at(model, tokens, shown, read="hidden")[1].values()
-        left = (post - mlp_out).float().abs().max()
-        return float(left) <= 0.05 * float(post.float().std() + mlp_out.float().std())
+        remainder = (post - mlp_out).float().abs().max()
+        return float(remainder) <= 0.05 * float(post.float().std() + mlp_out.float().std())
 
     def _try(self, names: Sequence[str]) -> None:
         """Edits at each, unless they were tried before."""
@@ -151,6 +155,7 @@ class Proofs:
         if dtype not in self._padding_holds:
             length = min(3, model.n_ctx)
             tokens = model.random_tokens(1, length, torch.Generator().manual_seed(0))
+            # One token of padding on the left is enough for a query that sees no real key.
             padded = torch.ones_like(tokens)
             padded[0, 0] = 0
             with torch.no_grad():

@@ -137,12 +137,12 @@ def _same_as(first: Record) -> Iterator[None]:
 @contextmanager
 def running(module: nn.Module, forward: Callable[..., object]) -> Iterator[None]:
     """``module`` runs ``forward`` for the length of a ``with`` block."""
-    before = vars(module).get("forward")
+    outer = vars(module).get("forward")
     set_forward(module, forward)
     try:
         yield
     finally:
-        set_forward(module, before)
+        set_forward(module, outer)
 
 
 def set_forward(module: nn.Module, forward: Callable[..., object] | None) -> None:

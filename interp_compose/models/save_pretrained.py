@@ -116,8 +116,8 @@ def compared_with_new(model: LensModel) -> Outcome:
             warnings.simplefilter("ignore", UserWarning)  # of hooks: what they do is compared
             with acting(module, module):
                 new, _ = _rebuilt(model, module, "cpu")
-        own = OwnForward.of(new.to(model.device), hidden=not _has_head(model))
-        error, text, tolerance = own.difference(model)
+        reference = OwnForward.of(new.to(model.device), hidden=not _has_head(model))
+        error, text, tolerance = reference.difference(model)
         altered = next(_altered(module, new), "")
     except (CapabilityError, MemoryError, torch.OutOfMemoryError) as refusal:
         return Outcome("not tried", first_line(refusal))
@@ -135,15 +135,16 @@ HARMLESS: Final = (
 def _altered(module: nn.Module, new: nn.Module) -> Iterator[str]:
     """Numbers and buffers that a part of a wrapped module holds otherwise than the same part of a
     new one."""
-    live = {(_own(f"{name}."), type(part)): part for name, part in module.named_modules()}
+    live = {(_plain_name(f"{name}."), type(part)): part for name, part in module.named_modules()}
     for name, part in new.named_modules():
-        now = live.get((f"{name}.", type(part)))
-        for key, value in {**vars(part), **part._buffers}.items() if now is not None else ():
+        live_part = live.get((f"{name}.", type(part)))
+        for key, value in {**vars(part), **part._buffers}.items() if live_part is not None else ():
             is_harmless = key.startswith(HARMLESS) or "dropout" in key or key == "p"
             if isinstance(value, int | float | Tensor) and not is_harmless:
-                one, held = torch.as_tensor(value), torch.as_tensor(getattr(now, key, torch.nan))
+                built = torch.as_tensor(value)
+                held = torch.as_tensor(getattr(live_part, key, torch.nan))
                 # A cast of the whole model casts buffers as well.
-                if one.shape != held.shape or not torch.allclose(one.to(held), held, rtol=1e-4):
+                if built.shape != held.shape or not torch.allclose(built.to(held), held, rtol=1e-4):
                     yield f"; {name}.{key} was altered"
 
 
@@ -201,7 +202,7 @@ def _state(model: LensModel, module: Any, clean: nn.Module) -> dict[str, Tensor]
             by the config and differs from the other.
     """
     # 1. What the module holds, and the fused projections joined again in the place of stale ones.
-    live = {_own(name): weight for name, weight in module.state_dict(keep_vars=True).items()}
+    live = {_plain_name(name): weight for name, weight in module.state_dict(keep_vars=True).items()}
     joined, parts = _joined(model, module)
     # 2. By the names of the new module: nothing may be missing, and nothing left over.
     expected = clean.state_dict(keep_vars=True)
@@ -211,8 +212,8 @@ def _state(model: LensModel, module: Any, clean: nn.Module) -> dict[str, Tensor]
     if missing:
         raise _unlike(model, f"it has no {missing[0]!r}")
     for name, weight in module.named_parameters():
-        if _own(name) not in expected and _memory(weight) not in seen:
-            raise _unlike(model, f"its weight {_own(name)!r} has no place there")
+        if _plain_name(name) not in expected and _memory(weight) not in seen:
+            raise _unlike(model, f"its weight {_plain_name(name)!r} has no place there")
     # 3. On the CPU, each in memory of its own: safetensors writes no views of one storage.
     state: dict[str, Tensor] = {}
     memories: set[Any] = set()
@@ -236,7 +237,7 @@ def _state(model: LensModel, module: Any, clean: nn.Module) -> dict[str, Tensor]
     return state
 
 
-def _own(name: str) -> str:
+def _plain_name(name: str) -> str:
     return name.replace(f"{INSERTED}.", "")
 
 
@@ -278,9 +279,9 @@ def _joined(model: LensModel, module: nn.Module) -> tuple[dict[str, Tensor], set
             if not hasattr(wrapper, split):
                 continue
             held = [getattr(wrapper, part).original_component for part in names]
-            path = f"{_own(name)}."
-            for own, weight in _fused(model, wrapper, getattr(wrapper, split), held):
-                joined[path + own] = weight
+            path = f"{_plain_name(name)}."
+            for parameter, weight in _fused(model, wrapper, getattr(wrapper, split), held):
+                joined[path + parameter] = weight
             parts |= {_memory(weight) for part in held for weight in part.parameters()}
     return joined, parts
 
@@ -301,14 +302,14 @@ def _fused(
     for name, weight in numbered.named_parameters():
         ids = torch.arange(end, end + weight.numel(), dtype=torch.float64)
         weight.data = ids.reshape(weight.shape)
-        places[_own(name)] = end, weight
+        places[_plain_name(name)] = end, weight
         end += weight.numel()
     # 2. Split as TransformerLens does: each part's number says which entry its value now is.
     flat = torch.zeros(end, dtype=model.dtype)
     known = torch.zeros(end, dtype=torch.bool)
-    for part, now in zip(split(numbered), held, strict=True):
-        ids_of = {name: weight.detach() for name, weight in _weights(part)}
-        for name, weight in _weights(now):
+    for numbered_part, live_part in zip(split(numbered), held, strict=True):
+        ids_of = {name: weight.detach() for name, weight in _weights(numbered_part)}
+        for name, weight in _weights(live_part):
             ids = ids_of[name].long()
             values = weight.detach().cpu()
             if bool(known[ids].any()) and not _same(flat[ids][known[ids]], values[known[ids]]):

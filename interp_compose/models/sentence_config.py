@@ -158,7 +158,7 @@ def _pooling(
             raise _wrong(source, name, f"pooling_mode is {mode!r}")
         names = [POOLING_MODES.get(str(one), str(one)) for one in modes]
     else:
-        flags = [key for key, on in config.items() if key.startswith("pooling_mode_") and on]
+        flags = [key for key, flag in config.items() if key.startswith("pooling_mode_") and flag]
         names = [POOLING_FLAGS.get(key, key.removeprefix("pooling_mode_")) for key in flags]
     if len(names) != 1 or names[0] not in POOLING_MODES.values():
         return "mean", f"pooling by {' and '.join(names) or 'nothing'}"

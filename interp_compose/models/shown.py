@@ -51,11 +51,11 @@ def hook_points(model: BaseModel) -> dict[str, Any]:
     own."""
     names: dict[int, str] = {}
     for name, point in model.hook_dict.items():
-        own = str(getattr(point, "name", ""))
+        point_name = str(getattr(point, "name", ""))
         if id(point) not in names or name.rpartition(".")[2] in FIELDS:
-            names[id(point)] = name if name.rpartition(".")[2] in FIELDS else own or name
+            names[id(point)] = name if name.rpartition(".")[2] in FIELDS else point_name or name
     points = {id(point): point for point in model.hook_dict.values()}
-    return {name: points[at] for at, name in names.items()}
+    return {name: points[identity] for identity, name in names.items()}
 
 
 class Recorded:
@@ -149,7 +149,7 @@ def residuals(recorded: Recorded, layer: int) -> Iterator[Found]:
     """What enters a block, what it adds, and what leaves it."""
     model = recorded.model
     prefix = model.prefix(layer)
-    before, after = (recorded.at(f"{prefix}.hook_resid_{at}") for at in ("pre", "post"))
+    before, after = (recorded.at(f"{prefix}.hook_resid_{end}") for end in ("pre", "post"))
     names = model.sublayers(layer)
     shown = {part: recorded.at(name) for part, name in names.items()}
     added = {part: one for part, one in shown.items() if one is not None}
@@ -256,8 +256,8 @@ def attention(recorded: Recorded, site: AttentionSite, softmax: Softmax | None) 
     if not model.bidirectional and site.queries == site.keys != "source":
         # [query key]: keys after their query
         later = torch.ones(pattern.shape[-2:], dtype=torch.bool, device=pattern.device).triu(1)
-        above = float(pattern[..., later].abs().max()) if later.any() else 0.0
-        outcome = Outcome("holds" if above == 0 else "wrong", f"largest weight {above:.1e}")
+        largest = float(pattern[..., later].abs().max()) if later.any() else 0.0
+        outcome = Outcome("holds" if largest == 0 else "wrong", f"largest weight {largest:.1e}")
         yield f"{place}.hook_pattern", "gives later positions nothing", outcome
     if scores is not None and scores.shape == pattern.shape:
         if softmax is not None and sinks.shape[-1]:  # the same may be taken off a row's scores
@@ -297,10 +297,10 @@ def _by_head(
     if value.shape[1] != n_positions or value.numel() % (value.shape[0] * n_positions * d_head):
         return None
     # [batch pos head_kv d_head]
-    own = value.reshape(value.shape[0], n_positions, -1, d_head)
-    if heads % own.shape[2]:
+    by_head = value.reshape(value.shape[0], n_positions, -1, d_head)
+    if heads % by_head.shape[2]:
         return None
-    return own.repeat_interleave(heads // own.shape[2], dim=2)
+    return by_head.repeat_interleave(heads // by_head.shape[2], dim=2)
 
 
 def _queries_and_keys(

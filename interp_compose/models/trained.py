@@ -105,8 +105,8 @@ def copied_module(module: nn.Module) -> nn.Module:
         for weight in module.parameters()
     }
     # what a call left behind in its graph cannot be copied as it is
-    left = [value for part in module.modules() for value in vars(part).values()]
-    memo |= {id(t): t.detach() for t in left if isinstance(t, Tensor) and not t.is_leaf}
+    leftovers = [value for part in module.modules() for value in vars(part).values()]
+    memo |= {id(t): t.detach() for t in leftovers if isinstance(t, Tensor) and not t.is_leaf}
     twin = copy.deepcopy(module, memo)
     if "_original_forward" in vars(twin):
         del twin._original_forward

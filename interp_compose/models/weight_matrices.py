@@ -95,8 +95,8 @@ def weight_matrices(model: LensModel, names: tuple[str, ...] = MATRICES) -> Iter
     for layer, name, stored, part in _stored(model):
         any_matrix = any_matrix or name in names
         if name in names:
-            own = part if name in (*EMBEDDINGS, "W_U") else None
-            module = next(iter(holders(part, name=name.removesuffix("_target"))), own)
+            default = part if name in (*EMBEDDINGS, "W_U") else None
+            module = next(iter(holders(part, name=name.removesuffix("_target"))), default)
             yield replace(_turned(layer, name, stored.detach(), model), module=module)
     if not any_matrix:
         raise CapabilityError(
@@ -120,7 +120,7 @@ def left_out(model: LensModel) -> tuple[str, ...]:
         is_held = any(first < end and start < last for first, last in held)
         is_bias = name.rpartition(".")[2].lstrip("_").startswith("b_")  # 3.9 has them by head
         if weight.ndim > 1 and not is_held and not is_bias and id(weight) not in of_held:
-            names.append(re.sub(r"\.\d+\b", ".*", _own_name(name)))
+            names.append(re.sub(r"\.\d+\b", ".*", _plain_name(name)))
     return tuple(dict.fromkeys(names))
 
 
@@ -134,10 +134,10 @@ def check_plain(model: LensModel) -> None:
     for name, weight in model.lens.named_parameters():
         reason = _not_plain(weight)
         if reason:
-            raise CapabilityError(f"{model.name!r}: the weight {_own_name(name)} {reason}.")
+            raise CapabilityError(f"{model.name!r}: the weight {_plain_name(name)} {reason}.")
 
 
-def _own_name(name: str) -> str:
+def _plain_name(name: str) -> str:
     """A parameter's name without the layers that a bridge puts around a module."""
     return name.replace("_original_component.", "")
 
@@ -210,9 +210,9 @@ def _of_block(
 
 def _read(lens: Any, part: Any, name: str) -> Tensor | None:
     with acting(lens, part, name=name):
-        for own in (f"_{name}", name):  # grouped keys of 3.9, before they are repeated
+        for attribute in (f"_{name}", name):  # grouped keys of 3.9, before they are repeated
             try:
-                weight = getattr(part, own)
+                weight = getattr(part, attribute)
             except (AttributeError, NotImplementedError):
                 continue
             return weight if isinstance(weight, Tensor) else None

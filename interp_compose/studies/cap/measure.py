@@ -21,7 +21,7 @@ from interp_compose.interventions.pooling import (
     shuffled_groups,
     shuffled_sides,
 )
-from interp_compose.interventions.pooling_sweep import protocols_of, sweep, with_controls
+from interp_compose.interventions.pooling_sweep import sweep, with_controls, with_layouts
 from interp_compose.interventions.streams import capture_kept, resumed
 from interp_compose.models.base import Streams
 from interp_compose.models.layers import resolve_layers
@@ -194,7 +194,7 @@ def _measure(
         lambda layer: resid.pop(f"blocks.{layer}.hook_resid_pre"),
         batch.mask,
         model.positions(batch.tokens, batch.mask),
-        protocols_of(poolings, units, shuffled),
+        with_layouts(poolings, units, shuffled),
         layers,
         finish,
         mode=options.mode,

@@ -27,7 +27,7 @@ from interp_compose.interventions.pooling import (
     poolings_of,
     shuffled_groups,
 )
-from interp_compose.interventions.pooling_sweep import protocols_of, sweep, with_controls
+from interp_compose.interventions.pooling_sweep import sweep, with_controls, with_layouts
 from interp_compose.interventions.streams import resumed
 from interp_compose.models.base import Streams
 from interp_compose.models.embed import EmbeddingReader, check_first, embedding_reader
@@ -337,7 +337,7 @@ def _measure(
             lambda layer: resid[names[layer]][affected],
             batch.mask[affected],
             model.positions(batch.tokens, batch.mask)[affected],
-            protocols_of(poolings, units.rows(affected), shuffled.rows(affected)),
+            with_layouts(poolings, units.rows(affected), shuffled.rows(affected)),
             layers,
             finish,
             max_tokens=chunk_tokens(model, units.n_positions, logits=0),
