@@ -29,7 +29,7 @@ from interp_compose.training.loop import Trainer, run_training
 from interp_compose.training.objectives import Objective
 
 MODEL: Final = "model"
-Found = dict[str, Any] | NonFiniteError
+Outcome = dict[str, Any] | NonFiniteError
 """What a run recorded, or what was not finite."""
 
 
@@ -85,7 +85,7 @@ def side_by_side(
     decays = [each.config.weight_decay for each in prepared]
     trainer = SideBySideTrainer(models, decays, objective, first.config)
     run_training(trainer, checkpoints=checkpoints_together(folders), progress=False)
-    outcomes: list[Found] = []
+    outcomes: list[Outcome] = []
     for i, model in enumerate(models):
         if i in trainer.diverged:
             outcomes.append(NonFiniteError(f"{trainer.diverged[i]}. Lower the learning rate"))

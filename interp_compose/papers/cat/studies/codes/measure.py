@@ -24,7 +24,7 @@ from interp_compose.papers.cat.studies.codes.consistency import (
 from interp_compose.papers.cat.studies.codes.options import CodesCommand, CodesOptions
 from interp_compose.papers.cat.studies.codes.phrases import Phrases, phrase_rows, phrases_of
 from interp_compose.papers.cat.studies.codes.result import Codes
-from interp_compose.papers.cat.studies.codes.sememes import Own, annotated, sememe_rows
+from interp_compose.papers.cat.studies.codes.sememes import WordSememes, annotated, sememe_rows
 from interp_compose.papers.cat.studies.codes.words import WordPlaces, mean_codes
 from interp_compose.papers.cat.studies.pretrain.finished import FinishedEncoder, finished_encoders
 from interp_compose.papers.cat.studies.pretrain.run import PLACE, VARIANTS, PretrainingRun
@@ -78,7 +78,7 @@ class _CodesPlan(NamedTuple):
     """Of sememes."""
     words: WordPlaces
     counted: Int[np.ndarray, "spelling"]
-    sides: Mapping[str, Mapping[int, Own]]
+    sides: Mapping[str, Mapping[int, WordSememes]]
     questions: Mapping[str, Occurrences]
     phrases: Phrases | None
     config: dict[str, Any]

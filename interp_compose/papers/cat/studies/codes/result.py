@@ -65,7 +65,7 @@ PHRASES: Final = Table(
     rules=("1 <= position <= 2", "0 <= jaccard <= 1", "0 <= other_jaccard <= 1"),
     may_be_empty=True,
 )
-ASKED: Final = {
+HEADINGS: Final = {
     "words": "of a word in two passages (same), and of it and another word (other)",
     "senses": "of a word in two examples of one sense (same), and of two senses (other)",
 }
@@ -220,7 +220,7 @@ class Codes(StudyResult):
         )
         lines = []
         for question, group in rows.groupby("question", sort=False):
-            lines += ["", f"cosines {ASKED[str(question)]}", "", *text_table(group, columns)]
+            lines += ["", f"cosines {HEADINGS[str(question)]}", "", *text_table(group, columns)]
         if not self.config["wordnet"]:
             lines += ["", "NLTK finds no WordNet: senses were not compared (--wordnet)"]
         return lines

@@ -18,7 +18,7 @@ from interp_compose.papers.cat.studies.pretrain.data import (
     sememes_by_tokens,
 )
 
-Own = tuple[int, ...]
+WordSememes = tuple[int, ...]
 """The sememes of a word."""
 MEASURES: Final = ("r_precision", "precision", "recall")
 PERMUTATIONS: Final = 20
@@ -27,7 +27,7 @@ PERMUTATIONS: Final = 20
 
 def annotated(
     data: PretrainingData, words: WordPlaces, counted: Int[np.ndarray, "spelling"]
-) -> dict[str, dict[int, Own]]:
+) -> dict[str, dict[int, WordSememes]]:
     """The sememes of words that guided, and of those held out, by their places among those counted.
 
     A word held out that is spelled by the same tokens as one that guided is none.
@@ -44,7 +44,7 @@ def annotated(
     guiding, held_out = (
         sememes_by_tokens(data.tokenizer, side) for side in (data.guiding, data.held_out_words)
     )
-    annotations: tuple[Mapping[Spelling, Own], ...] = (
+    annotations: tuple[Mapping[Spelling, WordSememes], ...] = (
         guiding,
         {word: marks for word, marks in held_out.items() if word not in guiding},
     )
@@ -62,7 +62,7 @@ def annotated(
 
 
 def sememe_rows(
-    codes: Float[Tensor, "spelling code"], sides: Mapping[str, Mapping[int, Own]], k: int
+    codes: Float[Tensor, "spelling code"], sides: Mapping[str, Mapping[int, WordSememes]], k: int
 ) -> Iterator[dict[str, Any]]:
     """How many of a word's heaviest codes are among its sememes; beside what always naming the
     commonest sememes gets, and the codes with annotations permuted over the words of a side.
