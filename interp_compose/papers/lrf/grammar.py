@@ -77,13 +77,13 @@ def grammar_of(data: SequenceData) -> Grammar:
 
 
 def marks_of(data: SequenceData, pairs: Sequence[EncodedPair]) -> list[TokenKinds]:
-    """Of each pair."""
-    of = {"scan": scan_marks, "cogs": cogs_marks, "none": plain_marks}[grammar_of(data)]
+    """Kinds, roles and units of each pair's tokens."""
+    marks = {"scan": scan_marks, "cogs": cogs_marks, "none": plain_marks}[grammar_of(data)]
     texts = [
         (data.source.text(pair.source.tolist()), data.target.text(pair.target.tolist()))
         for pair in pairs
     ]
-    return [of(source.split(), target.split()) for source, target in texts]
+    return [marks(source.split(), target.split()) for source, target in texts]
 
 
 def plain_marks(source: Sequence[str], target: Sequence[str]) -> TokenKinds:
@@ -108,15 +108,15 @@ def scan_marks(source: Sequence[str], target: Sequence[str]) -> TokenKinds:
         clauses[i]: word for i, (word, kind) in enumerate(zip(source, kinds, strict=True))
         if kind == "repetition"
     }  # fmt: skip
-    roles, phrases, whole = [], [], []
-    for kind, at in zip(kinds, clauses, strict=True):
+    roles, phrases, clause_units = [], [], []
+    for kind, number in zip(kinds, clauses, strict=True):
         is_verb_phrase = kind not in ("conjunction", "repetition")
-        when = order[min(at, 1)] if clause else "first"
-        roles.append(f"{when}, {times.get(at, 'once')}" if is_verb_phrase else "")
-        phrases.append(at if is_verb_phrase else ALONE)
-        whole.append(ALONE if kind == "conjunction" else at)
+        place = order[min(number, 1)] if clause else "first"
+        roles.append(f"{place}, {times.get(number, 'once')}" if is_verb_phrase else "")
+        phrases.append(number if is_verb_phrase else ALONE)
+        clause_units.append(ALONE if kind == "conjunction" else number)
     actions = [SCAN_ACTIONS[action] for action in target]
-    return _marks(kinds, actions, roles, {"phrase": phrases, "clause": whole})
+    return _marks(kinds, actions, roles, {"phrase": phrases, "clause": clause_units})
 
 
 def cogs_marks(source: Sequence[str], target: Sequence[str]) -> TokenKinds:
@@ -131,9 +131,9 @@ def cogs_marks(source: Sequence[str], target: Sequence[str]) -> TokenKinds:
     form = " ".join(target)
     if len(source) == 1:
         return _marks([_primitive(source[0], form)], [_sign(sign) for sign in target], [""])
-    nouns = {int(found) for found in re.findall(r"\( x _ (\d+) \)", form)}
+    nouns = {int(number) for number in re.findall(r"\( x _ (\d+) \)", form)}
     heads = re.findall(r"(\w+) \. \w+ \( x _ (\d+) ,", form)
-    verbs = {int(found) for head, found in heads if head != "nmod"}
+    verbs = {int(number) for head, number in heads if head != "nmod"}
     role_of: dict[int, str] = {}
     relations = rf"\. ({'|'.join(ROLES)}) \( x _ \d+ , (?:x _ (\d+)|(\S+)) \)"
     for role, index, name in re.findall(relations, form):

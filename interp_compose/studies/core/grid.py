@@ -154,7 +154,7 @@ def run_grid(
     return result
 
 
-def swept(plan: SweepPlan, out: str | os.PathLike[str], asked: Execution) -> tuple[Path, ...]:
+def swept(plan: SweepPlan, out: str | os.PathLike[str], execution: Execution) -> tuple[Path, ...]:
     """The folder of each run of a plan, done where it was missing.
 
     Raises:
@@ -165,10 +165,10 @@ def swept(plan: SweepPlan, out: str | os.PathLike[str], asked: Execution) -> tup
         plan,
         resolve(plan.function or plan.work),
         out,
-        where=asked.where,
-        workers=asked.workers,
-        slurm=asked.slurm,
-        progress=asked.progress,
+        where=execution.where,
+        workers=execution.workers,
+        slurm=execution.slurm,
+        progress=execution.progress,
     )
     done.check()
     return tuple(done.folders)
@@ -180,7 +180,7 @@ def result_of_grid(
     place: Sequence[str],
     config: Mapping[str, Any],
     out: str | os.PathLike[str],
-    asked: Execution,
+    execution: Execution,
     **other_frames: pd.DataFrame,
 ) -> R:
     """Train what is missing of a plan, and make a result of the tables of all runs.
@@ -191,14 +191,14 @@ def result_of_grid(
         place: the fields of a configuration that tell runs apart.
         config: of the result.
         out: the folder of the runs.
-        asked: where they are trained.
+        execution: where they are trained.
         other_frames: tables of the result's schema that are not the runs'.
 
     Raises:
         InputError: ``out`` holds another sweep.
         ModelError: runs failed; the others are kept. Names the first and its log.
     """
-    folders = swept(plan, out, asked)
+    folders = swept(plan, out, execution)
     places = [{name: run[name] for name in place} for run in plan.configs]
     return kind(
         config=dict(config),
@@ -218,40 +218,40 @@ def gathered(
     """
     rows: dict[str, list[dict[str, Any]]] = {table.name: [] for table in schema}
     for place, folder in zip(places, folders, strict=True):
-        found = read_json(folder / RESULT)
-        losses = found["losses"]
-        about = {
-            "n_parameters": found["n_parameters"],
+        record = read_json(folder / RESULT)
+        losses = record["losses"]
+        measured = {
+            "n_parameters": record["n_parameters"],
             "steps": len(losses),
-            "step_seconds": found["step_seconds"],
+            "step_seconds": record["step_seconds"],
             "first_loss": losses[0],
             "last_loss": float(np.mean(losses[-max(1, len(losses) // 20) :])),
         }
-        rows["runs"].append({**place, **about, **found.get("inside", {})})
+        rows["runs"].append({**place, **measured, **record.get("inside", {})})
         for table in schema:
             if table.name == "runs":
                 continue
-            own = [{**place, **row} for row in found.get(table.name, [])]
-            missing = table.columns.keys() - table.null - own[0].keys() if own else set()
+            run_rows = [{**place, **row} for row in record.get(table.name, [])]
+            missing = table.columns.keys() - table.null - run_rows[0].keys() if run_rows else set()
             if missing:
                 raise InputError(
                     f"{folder} is a run of an earlier release: its {table.name} lack "
                     f"{', '.join(sorted(missing))}; remove that folder to train the run again, or "
                     "choose another folder for all"
                 )
-            rows[table.name] += own
+            rows[table.name] += run_rows
     return {table.name: table.of(rows[table.name]) for table in schema}
 
 
-def seeds_of(asked: GridOptions) -> range:
+def seeds_of(options: GridOptions) -> range:
     """The seeds of every cell; refuses fewer than one, too many, and one below 0."""
-    if not 1 <= asked.seeds <= MOST:
-        raise OptionError(f"seeds={asked.seeds!r}: expected a whole number, 1 to {MOST}")
-    if not 0 <= asked.first_seed <= MOST_SEED:
+    if not 1 <= options.seeds <= MOST:
+        raise OptionError(f"seeds={options.seeds!r}: expected a whole number, 1 to {MOST}")
+    if not 0 <= options.first_seed <= MOST_SEED:
         raise OptionError(
-            f"first_seed={asked.first_seed!r}: expected a whole number from 0 to {MOST_SEED}"
+            f"first_seed={options.first_seed!r}: expected a whole number from 0 to {MOST_SEED}"
         )
-    return range(asked.first_seed, asked.first_seed + asked.seeds)
+    return range(options.first_seed, options.first_seed + options.seeds)
 
 
 def numbers(text: str, name: str) -> list[float]:
@@ -260,28 +260,28 @@ def numbers(text: str, name: str) -> list[float]:
     Raises:
         OptionError: no number, a step that never arrives, or an empty list; names the part.
     """
-    found: list[float] = []
+    values: list[float] = []
     for part in text.split(","):
         bounds = part.split(":")
         try:
-            given = [float(bound) for bound in bounds]
+            limits = [float(bound) for bound in bounds]
         except ValueError as error:
             raise OptionError(
                 f"{name}={text!r}: {part!r} is no number; expected e.g. 0.3:1.0:0.1 or 0,0.01,1"
             ) from error
-        if len(given) == 1:
-            found.append(given[0])
+        if len(limits) == 1:
+            values.append(limits[0])
             continue
-        if len(given) != 3 or not all(map(math.isfinite, given)):
+        if len(limits) != 3 or not all(map(math.isfinite, limits)):
             raise OptionError(f"{name}={text!r}: {part!r} is no from:to:step, such as 0.3:1.0:0.1")
-        low, high, step = given
+        low, high, step = limits
         count = (high - low) / step if step else -1.0
         if not -1e-9 <= count < MOST:
             raise OptionError(
                 f"{name}={text!r}: {part!r} does not go from {low:g} to {high:g} by {step:g}"
             )
-        found += [round(low + i * step, 10) for i in range(math.floor(count + 1e-9) + 1)]
-    return found
+        values += [round(low + i * step, 10) for i in range(math.floor(count + 1e-9) + 1)]
+    return values
 
 
 def checked(values: Sequence[float | int], name: str) -> list[float]:

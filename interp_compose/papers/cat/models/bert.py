@@ -124,9 +124,9 @@ class BlockOutput:
 
     def of(self, output: Output) -> Float[Tensor, "batch pos d_model"]:
         """h_cont, h_comp or h_mix."""
-        found = {"cont": self.cont, "comp": self.comp, "mix": self.mix}[output]
-        assert found is not None, "the model says which outputs it has"
-        return found
+        hidden = {"cont": self.cont, "comp": self.comp, "mix": self.mix}[output]
+        assert hidden is not None, "the model says which outputs it has"
+        return hidden
 
 
 class BertBlock(nn.Module):
@@ -189,8 +189,8 @@ class BertBlock(nn.Module):
             return BlockOutput(cont, cont)
         # 2. Each word decomposed and composed (eq. 2), the result at every token of it: h_comp.
         cont = self.hook_cont(cont)
-        whole = cont if same is None else word_means(cont, same)
-        weights, comp = self.composition(whole)
+        inputs = cont if same is None else word_means(cont, same)
+        weights, comp = self.composition(inputs)
         comp = self.hook_comp(comp)
         # 3. Enhancement (eq. 3): h_mix, which the next block reads.
         mix = self.hook_mix_attn_out(self._dropped(self.mix_attn.mixed(comp, cont, masked)))

@@ -98,9 +98,9 @@ class MixAttention(Attention):
         masked: Bool[Tensor, "#batch 1 1 pos"] | None,
     ) -> Float[Tensor, "batch pos d_model"]:
         """The mean over both halves; no query attends to what is ``masked``, in either half."""
-        both = self.hook_in(torch.cat([comp, cont], dim=1))  # [batch 2·pos d_model]
-        twice = None if masked is None else masked.repeat(1, 1, 1, 2)  # [batch 1 1 2·pos]
-        out: Tensor = self(both, None, twice)
+        halves = self.hook_in(torch.cat([comp, cont], dim=1))  # [batch 2·pos d_model]
+        masked_halves = None if masked is None else masked.repeat(1, 1, 1, 2)  # [batch 1 1 2·pos]
+        out: Tensor = self(halves, None, masked_halves)
         return out
 
 

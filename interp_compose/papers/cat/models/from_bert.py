@@ -80,14 +80,14 @@ def composed(
     """
     lens = SmallEncoder(config)
     init_bert(lens, seed=seed)
-    given = {
+    backbone = {
         name: weight
         for name, weight in plain.lens.state_dict().items()
         if name.startswith(BACKBONE) or name == "continues"
     }
-    lens.load_state_dict(lens.state_dict() | given)
+    lens.load_state_dict(lens.state_dict() | backbone)
     for name, weight in lens.named_parameters():
-        if frozen and name in given:
+        if frozen and name in backbone:
             weight.requires_grad_(False)
     return SmallEncoderModel(lens.eval(), name=plain.name, tokenizer=plain.tokenizer)
 
@@ -131,54 +131,54 @@ def encoder_from_bert(model: LensModel) -> SmallEncoderModel:
     lens.load_state_dict(
         lens.state_dict() | {name: one.detach().float().cpu() for name, one in weights.items()}
     )
-    made = SmallEncoderModel.with_tokenizer(lens.eval(), model.tokenizer, name=model.name)
-    _check(made, model)
-    return made
+    encoder = SmallEncoderModel.with_tokenizer(lens.eval(), model.tokenizer, name=model.name)
+    _check(encoder, model)
+    return encoder
 
 
 def _weights(model: EncoderModel, config: EncoderConfig) -> dict[str, Tensor]:
     """By the small encoder's names and in its shapes: ``[in out]``, of attention by head."""
     state: dict[str, Tensor] = dict(model._core.state_dict())
     theirs = {name.replace("_original_component.", ""): one for name, one in state.items()}
-    found: dict[str, Tensor] = {}
+    weights: dict[str, Tensor] = {}
     tables = {"embed.W_E": "word", "pos_embed.W_pos": "position"}
-    for own, kind in (tables | {"token_type_embed.W_token_type": "token_type"}).items():
-        found[own] = theirs[f"embeddings.{kind}_embeddings.weight"]
+    for ours, kind in (tables | {"token_type_embed.W_token_type": "token_type"}).items():
+        weights[ours] = theirs[f"embeddings.{kind}_embeddings.weight"]
     norms = {"embeddings.LayerNorm": "embed_ln"}
     heads = (config.n_heads, config.head_width)
     for i in range(config.n_layers):
-        at, block = f"encoder.layer.{i}", f"blocks.{i}"
+        prefix, block = f"encoder.layer.{i}", f"blocks.{i}"
         for letter, name in zip("QKV", ("query", "key", "value"), strict=True):
-            weight = theirs[f"{at}.attention.self.{name}.weight"].unflatten(0, heads)
+            weight = theirs[f"{prefix}.attention.self.{name}.weight"].unflatten(0, heads)
             # [head d_head d_model] -> [head d_model d_head]
-            found[f"{block}.attn.W_{letter}"] = weight.mT
-            bias = theirs[f"{at}.attention.self.{name}.bias"]
-            found[f"{block}.attn.b_{letter}"] = bias.unflatten(0, heads)
-        written = theirs[f"{at}.attention.output.dense.weight"].mT  # [head·d_head d_model]
-        found[f"{block}.attn.W_O"] = written.unflatten(0, heads)
-        found[f"{block}.attn.b_O"] = theirs[f"{at}.attention.output.dense.bias"]
+            weights[f"{block}.attn.W_{letter}"] = weight.mT
+            bias = theirs[f"{prefix}.attention.self.{name}.bias"]
+            weights[f"{block}.attn.b_{letter}"] = bias.unflatten(0, heads)
+        written = theirs[f"{prefix}.attention.output.dense.weight"].mT  # [head·d_head d_model]
+        weights[f"{block}.attn.W_O"] = written.unflatten(0, heads)
+        weights[f"{block}.attn.b_O"] = theirs[f"{prefix}.attention.output.dense.bias"]
         for part, name in (("in", "intermediate"), ("out", "output")):
-            found[f"{block}.mlp.W_{part}"] = theirs[f"{at}.{name}.dense.weight"].mT
-            found[f"{block}.mlp.b_{part}"] = theirs[f"{at}.{name}.dense.bias"]
-        norms |= {f"{at}.{name}": f"{block}.{own}" for name, own in NORMS.items()}
-    for name, own in norms.items():
-        found |= {f"{own}.w": theirs[f"{name}.weight"], f"{own}.b": theirs[f"{name}.bias"]}
-    return found
+            weights[f"{block}.mlp.W_{part}"] = theirs[f"{prefix}.{name}.dense.weight"].mT
+            weights[f"{block}.mlp.b_{part}"] = theirs[f"{prefix}.{name}.dense.bias"]
+        norms |= {f"{prefix}.{name}": f"{block}.{ours}" for name, ours in NORMS.items()}
+    for name, ours in norms.items():
+        weights |= {f"{ours}.w": theirs[f"{name}.weight"], f"{ours}.b": theirs[f"{name}.bias"]}
+    return weights
 
 
-def _check(made: SmallEncoderModel, model: LensModel) -> None:
+def _check(encoder: SmallEncoderModel, model: LensModel) -> None:
     """Prove that the last block gives what the BERT gives.
 
     Raises:
         CapabilityError: it is not.
     """
-    tokens = made.random_tokens(2, min(7, made.n_ctx), torch.Generator().manual_seed(0))
-    ours = made.lens(tokens)[-1].cont
+    tokens = encoder.random_tokens(2, min(7, encoder.n_ctx), torch.Generator().manual_seed(0))
+    cont = encoder.lens(tokens)[-1].cont
     hidden = model.plain_hidden(tokens.to(model.device)).float().cpu()
     exact = model.dtype in (torch.float32, torch.float64)
-    apart = float((ours - hidden).abs().max())
-    if not apart <= (1e-3 if exact else 0.1) * max(1.0, float(hidden.abs().max())):
+    difference = float((cont - hidden).abs().max())
+    if not difference <= (1e-3 if exact else 0.1) * max(1.0, float(hidden.abs().max())):
         raise CapabilityError(
             f"a small encoder with the weights of {model.name!r} computes something else (hidden "
-            f"states differ by {apart:.3g})"
+            f"states differ by {difference:.3g})"
         )

@@ -87,10 +87,10 @@ class SmallEncoderModel(OwnModel):
                 f"{self.name!r} has"
             )
         base = self.name.removesuffix(f" ({self.output})")
-        kept = type(self)(
+        encoder = type(self)(
             self.lens, name=f"{base} ({output})", tokenizer=self.tokenizer, output=output
         )
-        return kept
+        return encoder
 
     def described(self) -> Mapping[str, Any]:
         """Its :class:`.bert.EncoderConfig`, its output, and a tokenizer that was made here."""
@@ -121,8 +121,8 @@ class SmallEncoderModel(OwnModel):
         self, batch: int, length: int, generator: torch.Generator
     ) -> Int[Tensor, "batch pos"]:
         """Whole words of one token each, so that what happens to one is not in another's mean."""
-        whole = (~self.lens.continues).nonzero().flatten().cpu()  # ids that go on with none
-        return whole[torch.randint(0, len(whole), (batch, length), generator=generator)]
+        word_ids = (~self.lens.continues).nonzero().flatten().cpu()  # ids that go on with none
+        return word_ids[torch.randint(0, len(word_ids), (batch, length), generator=generator)]
 
     def shifted(
         self, tokens: Int[Tensor, "batch pos"], shift: Int[Tensor, "batch pos"] | int
@@ -133,9 +133,9 @@ class SmallEncoderModel(OwnModel):
         for kind in (False, True):
             ids = (self.lens.continues == kind).nonzero().flatten()
             chosen = kinds == kind
-            by = shift if isinstance(shift, int) else shift[chosen]
+            steps = shift if isinstance(shift, int) else shift[chosen]
             # Each one's place among the ids of its kind, which ascend, moved on.
-            out[chosen] = ids[(torch.searchsorted(ids, tokens[chosen]) + by) % len(ids)]
+            out[chosen] = ids[(torch.searchsorted(ids, tokens[chosen]) + steps) % len(ids)]
         return out
 
     def attention_sites(self, layer: int) -> Sequence[AttentionSite]:

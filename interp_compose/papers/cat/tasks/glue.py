@@ -128,7 +128,7 @@ def glue_rows(
 ) -> tuple[tuple[LabelledText, ...], int]:
     """The rows of a file that are accepted, and how many others were left out: without a label on
     which annotators agreed or, where the format is lenient, broken or without a text."""
-    found, broken, unsure = [], list[int](), 0
+    rows, broken, unsure = [], list[int](), 0
     for number, cells in _cells(form, path, broken):
         if cells[form.target] == UNSURE:
             unsure += 1
@@ -140,13 +140,13 @@ def glue_rows(
             where = f"{path}, line {number}"
             if blank:
                 raise DataFormatError(f"{where} has no {blank[0]}; give a text that is not blank")
-            found.append(_text(form, cells, where))
-    return tuple(found), unsure + len(broken)
+            rows.append(_text(form, cells, where))
+    return tuple(rows), unsure + len(broken)
 
 
 def _text(form: GlueFormat, cells: Cells, where: str) -> LabelledText:
-    texts, given = [cells[name] for name in form.texts], cells[form.target]
-    target = class_of(given, form.labels, where) if form.labels else score_of(given, where, *SCORES)
+    texts, label = [cells[name] for name in form.texts], cells[form.target]
+    target = class_of(label, form.labels, where) if form.labels else score_of(label, where, *SCORES)
     return LabelledText(texts[0], texts[1] if len(texts) > 1 else None, target)
 
 

@@ -51,14 +51,14 @@ def labelled_from_hub(
     """
     if not 1 <= len(texts) <= 2:
         raise DataFormatError(f"texts={list(texts)!r}: expected one column, or two")
-    found: dict[str, tuple[LabelledText, ...]] = {}
+    items: dict[str, tuple[LabelledText, ...]] = {}
     for name, split in splits.items():
-        found[name], stated = hub_texts(source, config, split, texts=texts, target=target)
+        items[name], stated = hub_texts(source, config, split, texts=texts, target=target)
         labels = labels or stated
     usual = ("accuracy",) if labels else ("pearson", "spearman")
     name = source if config is None else f"{source} {config}"
     return LabelledTask(
-        name, found, tuple(labels), tuple(metrics or usual), counted(found, f"{name} (datasets)")
+        name, items, tuple(labels), tuple(metrics or usual), counted(items, f"{name} (datasets)")
     )
 
 
@@ -78,20 +78,20 @@ def hub_texts(
     Raises as :func:`load_split`, and ``DataFormatError`` for a bad row, which it names.
     """
     column, value = only or ("", "")
-    needed = (*texts, target, *([column] if only else []))
-    data, where = load_split(source, config, split, needed)
-    found = tuple(
+    columns = (*texts, target, *([column] if only else []))
+    data, where = load_split(source, config, split, columns)
+    items = tuple(
         _text(row, texts, target, f"row {number} of {where}", ends)
         for number, row in enumerate(data)
         if only is None or row[column] == value
     )
-    return found, tuple(getattr(data.features[target], "names", None) or ())
+    return items, tuple(getattr(data.features[target], "names", None) or ())
 
 
 def load_split(
-    source: str, config: str | None, split: str, needed: Sequence[str]
+    source: str, config: str | None, split: str, columns: Sequence[str]
 ) -> tuple[Any, str]:
-    """The ``needed`` columns of a split of a data set that ``datasets`` loads, and how messages
+    """These ``columns`` of a split of a data set that ``datasets`` loads, and how messages
     call the split.
 
     Raises ``MissingPackageError`` where ``datasets`` is not installed, ``MissingDataError`` where
@@ -114,12 +114,12 @@ def load_split(
             "name, config and splits, and whether the hub can be reached"
         ) from error
     where = f"split {split!r} of {source if config is None else f'{source} {config}'}"
-    missing = [name for name in needed if name not in data.column_names]
+    missing = [name for name in columns if name not in data.column_names]
     if missing:
         raise DataFormatError(
             f"{where} has no column {missing[0]!r}; it has {', '.join(data.column_names)}"
         )
-    return data.select_columns(list(needed)), where
+    return data.select_columns(list(columns)), where
 
 
 def _text(
@@ -129,8 +129,8 @@ def _text(
     where: str,
     ends: tuple[float, float] | None,
 ) -> LabelledText:
-    given, value = [row[name] for name in texts], row[target]
-    for name, text in zip(texts, given, strict=True):
+    parts, value = [row[name] for name in texts], row[target]
+    for name, text in zip(texts, parts, strict=True):
         if not isinstance(text, str) or not text.strip():
             raise DataFormatError(f"{where} has {shown(text)} as its {name}; expected a text")
     if not isinstance(value, Real) or not math.isfinite(value):
@@ -139,4 +139,4 @@ def _text(
             "score"
         )
     score = float(value) if ends is None else score_of(str(value), where, *ends)
-    return LabelledText(given[0], given[1] if len(given) > 1 else None, score)
+    return LabelledText(parts[0], parts[1] if len(parts) > 1 else None, score)

@@ -168,6 +168,6 @@ def counted(
 
 def shuffled(items: Iterable[LabelledText], seed: int = 0) -> tuple[LabelledText, ...]:
     """In an order that the seed alone decides, of files that are sorted by class."""
-    found = list(items)
-    Random(seed).shuffle(found)
-    return tuple(found)
+    shuffled_items = list(items)
+    Random(seed).shuffle(shuffled_items)
+    return tuple(shuffled_items)

@@ -62,7 +62,7 @@ class Sememes:
             raise OptionError(f"share={share!r}: expected a number between 0 and 1, such as 0.1")
         held = {word for word in self.words if _place(word) < share}
         sides = [
-            {word: own for word, own in self.words.items() if (word in held) == is_held}
+            {word: sememes for word, sememes in self.words.items() if (word in held) == is_held}
             for is_held in (False, True)
         ]
         if not all(sides):
@@ -109,16 +109,16 @@ def load_sememes(folder: str | Path) -> Sememes:
         annotated.setdefault(word, set()).update(number[one] for one in sememes)
     words: dict[str, set[int]] = {}
     for _, word, translations in _pairs(folder / DICTIONARY, "/"):
-        found = set().union(*(annotated.get(one, ()) for one in translations))
-        if found and len(word.split()) == 1:
-            words.setdefault(word.lower(), set()).update(found)
+        word_sememes = set().union(*(annotated.get(one, ()) for one in translations))
+        if word_sememes and len(word.split()) == 1:
+            words.setdefault(word.lower(), set()).update(word_sememes)
     if not words:
         raise DataFormatError(
             f"no word of {DICTIONARY} has a translation that {ANNOTATIONS} annotates; get both "
             "files from one release"
         )
     return Sememes(
-        _distinct(named.values()), {word: tuple(sorted(own)) for word, own in words.items()}
+        _distinct(named.values()), {word: tuple(sorted(numbers)) for word, numbers in words.items()}
     )
 
 

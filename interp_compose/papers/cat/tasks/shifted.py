@@ -162,9 +162,9 @@ def stsb_images(data_dir: str | Path | None) -> LabelledTask:
 
 
 def _captions_from_hub() -> LabelledTask:
-    asked = {split: (split, "images") for split in STS_FILES} | {"ood": ("test", "MSRvid")}
+    sources = {split: (split, "images") for split in STS_FILES} | {"ood": ("test", "MSRvid")}
     splits = {}
-    for name, (split, file) in asked.items():
+    for name, (split, file) in sources.items():
         splits[name], _ = hub_texts(
             BENCHMARK,
             None,
@@ -193,10 +193,10 @@ def _captions(path: Path, source: str) -> Iterator[LabelledText]:
         row = dict(zip(STS, cells, strict=False))
         if row["file"] == source:
             score = score_of(row["score"], where, *SCORES)
-            yield LabelledText(*_both(row["sentence1"], row["sentence2"], where), score)
+            yield LabelledText(*_checked_pair(row["sentence1"], row["sentence2"], where), score)
 
 
-def _both(text1: str, text2: str, where: str) -> tuple[str, str]:
+def _checked_pair(text1: str, text2: str, where: str) -> tuple[str, str]:
     for text in (text1, text2):
         if not is_text(text):
             raise DataFormatError(f"{where} has an empty sentence; give a text that is not blank")
@@ -223,32 +223,32 @@ def mnli_telephone(data_dir: str | Path | None) -> LabelledTask:
     paths = data_files("mnli-telephone-letters", data_dir, names, needs="GLUE's MNLI", hint=hint)
     form = FORMATS["mnli"]
     genres = (TELEPHONE, TELEPHONE, LETTERS)
-    own, test, ood = (
+    train, test, ood = (
         glue_rows(form, path, partial(_is_of, genre))[0]
         for path, genre in zip(paths, genres, strict=True)
     )
-    return _calls(own, test, ood, f"MNLI of GLUE in {data_dir}")
+    return _calls(train, test, ood, f"MNLI of GLUE in {data_dir}")
 
 
 def _calls_from_hub() -> LabelledTask:
-    asked = {"train": TELEPHONE, "validation_matched": TELEPHONE, "validation_mismatched": LETTERS}
+    genres = {"train": TELEPHONE, "validation_matched": TELEPHONE, "validation_mismatched": LETTERS}
     texts = ("premise", "hypothesis")
-    own, test, ood = (
+    train, test, ood = (
         _named(FORMATS["mnli"].labels, MULTI, None, split, texts=texts, only=("genre", genre))
-        for split, genre in asked.items()
+        for split, genre in genres.items()
     )
-    return _calls(own, test, ood, f"{MULTI} (datasets)")
+    return _calls(train, test, ood, f"{MULTI} (datasets)")
 
 
 def _calls(
-    own: Iterable[LabelledText],
+    train: Iterable[LabelledText],
     test: tuple[LabelledText, ...],
     ood: tuple[LabelledText, ...],
     source: str,
 ) -> LabelledTask:
-    form, own = FORMATS["mnli"], shuffled(own)
-    kept = min(CALLS, len(own) - len(own) // 25)  # 3,348 of 83,348 are one in 25
-    splits = {"train": own[:kept], "validation": own[kept:], "test": test, "ood": ood}
+    form, train = FORMATS["mnli"], shuffled(train)
+    n_train = min(CALLS, len(train) - len(train) // 25)  # 3,348 of 83,348 are one in 25
+    splits = {"train": train[:n_train], "validation": train[n_train:], "test": test, "ood": ood}
     report = counted(splits, source)
     return LabelledTask("mnli-telephone-letters", splits, form.labels, form.metrics, report)
 
@@ -273,9 +273,9 @@ def amazon_music(data_dir: str | Path | None) -> LabelledTask:
     )
     paths = data_files("amazon-music-video", data_dir, AMAZON, needs="reviews of Amazon", hint=hint)
     music, video = (shuffled(_stars(path)) for path in paths)
-    whole, splits, start = sum(DRAWN.values()), {}, 0
+    n_drawn, splits, start = sum(DRAWN.values()), {}, 0
     for split, size in DRAWN.items():
-        end = start + min(size, size * len(music) // whole)
+        end = start + min(size, size * len(music) // n_drawn)
         splits[split], start = music[start:end], end
     splits["ood"] = video[: DRAWN["test"]]
     report = counted(splits, f"reviews of Amazon in {data_dir}")
@@ -348,10 +348,10 @@ def _named(
     only: tuple[str, str] | None = None,
 ) -> tuple[LabelledText, ...]:
     """Texts of classes that have these names, in this order, where the data set states any."""
-    found, stated = hub_texts(source, config, split, texts=texts, target="label", only=only)
+    items, stated = hub_texts(source, config, split, texts=texts, target="label", only=only)
     if stated not in ((), names):
         raise DataFormatError(
             f"split {split!r} of {source} has the classes {', '.join(stated)}; expected "
             f"{', '.join(names)}, in this order"
         )
-    return found
+    return items

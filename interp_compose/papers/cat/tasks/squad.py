@@ -109,8 +109,8 @@ class SpanTask(ShownTask):
         their variants."""
         splits = {}
         for name, items in self.splits.items():
-            kept = {*drawn([*dict.fromkeys(item.original for item in items)], limit)}
-            splits[name] = tuple(item for item in items if item.original in kept)
+            originals = {*drawn([*dict.fromkeys(item.original for item in items)], limit)}
+            splits[name] = tuple(item for item in items if item.original in originals)
         return SpanTask(self.name, splits, self.report)
 
 
@@ -163,14 +163,14 @@ def squad_from_hub(
             says; names the row and the question.
         InputError: as :class:`SpanTask`.
     """
-    asked: dict[str, tuple[str, str | None, str]] = {
+    sources: dict[str, tuple[str, str | None, str]] = {
         "train": (source, None, "train"),
         "test": (source, None, "validation"),
     }
     if adversarial is not None:
         for split, config in ADVERSARIAL.items():
-            asked[split] = (adversarial, config, "validation")
-    splits = {split: tuple(_of_rows(*given)) for split, given in asked.items()}
+            sources[split] = (adversarial, config, "validation")
+    splits = {split: tuple(_of_rows(*place)) for split, place in sources.items()}
     return SpanTask("squad", splits, _counted(splits, f"{source} (datasets)"))
 
 
@@ -189,30 +189,30 @@ def _of_articles(path: Path) -> Iterator[Question]:
     "question", "answers": [{"answer_start", "text"}]}]}]}]}``."""
     text = text_of(path)
     try:
-        whole = json_value(text)
+        document = json_value(text)
     except ValueError as error:
         raise DataFormatError(f"{path} is not JSON ({error}); get the file again") from error
-    for i, article in enumerate(_listed(whole, "data", str(path))):
+    for i, article in enumerate(_listed(document, "data", str(path))):
         where = f"{path}, article {i}{_called(article, 'title')}"
         for j, paragraph in enumerate(_listed(article, "paragraphs", where)):
             place = f"{where}, paragraph {j}"
             for k, row in enumerate(_listed(paragraph, "qas", place)):
-                at = f"{place}, question {k}{_called(row, 'id')}"
+                name = f"{place}, question {k}{_called(row, 'id')}"
                 answers = [
                     (one.get("answer_start"), one.get("text"))
                     for one in (
-                        mapping_of(one, f"an answer of {at}", "an object with answer_start, text")
-                        for one in _listed(row, "answers", at)
+                        mapping_of(one, f"an answer of {name}", "an object with answer_start, text")
+                        for one in _listed(row, "answers", name)
                     )
                 ]
-                yield _checked(row, paragraph.get("context"), answers, at)
+                yield _checked(row, paragraph.get("context"), answers, name)
 
 
 def _of_rows(source: str, config: str | None, split: str) -> Iterator[Question]:
-    needed = ("id", "question", "context", "answers")
-    data, which = load_split(source, config, split, needed)
+    columns = ("id", "question", "context", "answers")
+    data, split_name = load_split(source, config, split, columns)
     for number, row in enumerate(data):
-        where = f"row {number} of {which}{_called(row, 'id')}"
+        where = f"row {number} of {split_name}{_called(row, 'id')}"
         expected = "an object with answer_start and text"
         answers = mapping_of(row["answers"], f"the column answers of {where}", expected)
         starts, texts = (_listed(answers, name, where) for name in ("answer_start", "text"))
@@ -224,12 +224,12 @@ def _of_rows(source: str, config: str | None, split: str) -> Iterator[Question]:
 
 
 def _listed(row: Any, key: str, where: str) -> list[Any]:
-    found = mapping_of(row, where, f"an object with {key}").get(key)
-    if not isinstance(found, list):
+    value = mapping_of(row, where, f"an object with {key}").get(key)
+    if not isinstance(value, list):
         raise DataFormatError(
             f"{where} has {cell(row, key)}; expected a list, as the format of SQuAD 1.1 has it"
         )
-    return found
+    return value
 
 
 def _called(row: Any, key: str) -> str:
@@ -263,11 +263,11 @@ def _problem(question: Any, context: Any, answers: Sequence[tuple[Any, Any]]) ->
                 f"has the answer {shown(text)} with {cell({'answer_start': start}, 'answer_start')}"
                 "; expected a whole number"
             )
-        there = context[start : start + len(text)] if start >= 0 else ""
-        if there != text:
+        span = context[start : start + len(text)] if start >= 0 else ""
+        if span != text:
             return (
                 f"has the answer {shown(text)} with answer_start={start}, where the context has "
-                f"{shown(there)}; expected the character of the context, counted from 0, that the "
+                f"{shown(span)}; expected the character of the context, counted from 0, that the "
                 "answer begins at"
             )
     return None

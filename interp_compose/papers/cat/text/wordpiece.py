@@ -77,14 +77,14 @@ class WordPieceTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc]
                 f"vocab_size={vocab_size}: the text supports {len(vocab)} entries (its characters, "
                 "and pieces that occur twice); take that, or another text"
             )
-        whole = _backend(models.WordPiece(vocab=vocab, unk_token=SPECIALS[UNK]))
-        whole.add_special_tokens(list(SPECIALS))
-        whole.post_processor = processors.TemplateProcessing(
+        tokenizer = _backend(models.WordPiece(vocab=vocab, unk_token=SPECIALS[UNK]))
+        tokenizer.add_special_tokens(list(SPECIALS))
+        tokenizer.post_processor = processors.TemplateProcessing(
             single=f"{SPECIALS[CLS]} $A {SPECIALS[SEP]}",
             pair=f"{SPECIALS[CLS]} $A {SPECIALS[SEP]} $B:1 {SPECIALS[SEP]}:1",
             special_tokens=[(SPECIALS[CLS], CLS), (SPECIALS[SEP], SEP)],
         )
-        return cls(whole.to_str())
+        return cls(tokenizer.to_str())
 
     @classmethod
     def of(cls, tokenizer: Any) -> WordPieceTokenizer:
@@ -115,13 +115,13 @@ class WordPieceTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc]
         stands for."""
         backend = Tokenizer.from_str(self.backend_tokenizer.to_str())
         backend.encode_special_tokens = True
-        found = backend.encode_batch(list(texts), add_special_tokens=False)
-        return [(one.ids, one.offsets) for one in found]
+        encodings = backend.encode_batch(list(texts), add_special_tokens=False)
+        return [(one.ids, one.offsets) for one in encodings]
 
     def saved(self) -> dict[str, Any]:
         """Everything that makes it, in JSON's types."""
-        kept: dict[str, Any] = json.loads(self.backend_tokenizer.to_str())
-        return kept
+        value: dict[str, Any] = json.loads(self.backend_tokenizer.to_str())
+        return value
 
 
 def _backend(model: models.WordPiece) -> Tokenizer:

@@ -87,8 +87,8 @@ class Targets:
 
     def decoded(self, outputs: Float[Tensor, "batch out"]) -> Float[np.ndarray, "batch"]:
         """The class, or the score, that is predicted."""
-        found = outputs.argmax(dim=1) if self.n_classes else outputs[:, 0]
-        values: Float[np.ndarray, "batch"] = found.double().cpu().numpy()
+        predicted = outputs.argmax(dim=1) if self.n_classes else outputs[:, 0]
+        values: Float[np.ndarray, "batch"] = predicted.double().cpu().numpy()
         # back to the scores' own scale
         return values if self.n_classes else values * self.scale + self.mean
 
@@ -139,8 +139,8 @@ class Classification:
         if self.validation is None:
             return {}
         inputs, target = self.validation
-        found = predictions(trainer.model, inputs, self.targets)
-        value = classified(self.metric, found, target)
+        predicted = predictions(trainer.model, inputs, self.targets)
+        value = classified(self.metric, predicted, target)
         value = value if math.isfinite(value) else -1.0
         return {"evaluations": [{"accuracy": value, "n": len(target)}]}
 
@@ -154,13 +154,13 @@ def predictions(model: nn.Module, inputs: Inputs, targets: Targets) -> Float[np.
     """
     device = next(model.parameters()).device
     order = np.argsort(inputs.lengths, kind="stable")
-    found = np.zeros(len(order))
+    values = np.zeros(len(order))
     for first in range(0, len(order), EVALUATED):
-        own = order[first : first + EVALUATED]
-        outputs = model(*(one.to(device) for one in inputs.batch(own)))
+        indices = order[first : first + EVALUATED]
+        outputs = model(*(one.to(device) for one in inputs.batch(indices)))
         if not bool(outputs.isfinite().all()):
             raise NonFiniteError(
                 "outputs of the classifier are NaN or infinite; lower the learning rate"
             )
-        found[own] = targets.decoded(outputs)
-    return found
+        values[indices] = targets.decoded(outputs)
+    return values

@@ -192,11 +192,11 @@ class Pretraining:
         shares: Sequence[float],
         seed: int,
     ) -> tuple[Tensor, Sequence[Tensor]]:
-        drawn = self.drawn(self.passages, batch, seed).to(model.b_U.device)
-        outputs = model(drawn.tokens, drawn.mask, drawn.segments, drawn.words)
+        inputs = self.drawn(self.passages, batch, seed).to(model.b_U.device)
+        outputs = model(inputs.tokens, inputs.mask, inputs.segments, inputs.words)
         if self.revival is not None:
-            self.revival.see(outputs, drawn)
-        terms = self._terms(model, drawn, outputs)
+            self.revival.see(outputs, inputs)
+        terms = self._terms(model, inputs, outputs)
         parts = [term * share for term, share in zip(terms.values(), shares, strict=True)]
         # L = Σ weight · term
         loss = torch.stack(
@@ -299,9 +299,9 @@ def measured(
     n_parts = max(1, -(-len(order) // MEASURED))
     for number, indices in enumerate(into_parts(order, n_parts)):
         batch = objective.drawn(passages, indices, number).to(model.b_U.device)
-        found = model(batch.tokens, batch.mask, batch.segments, batch.words)
+        blocks = model(batch.tokens, batch.mask, batch.segments, batch.words)
         for name in outputs:
-            hidden = found[-1].of(name)
+            hidden = blocks[-1].of(name)
             logits = model.logits(hidden.flatten(0, 1)[batch.at]).float()  # [masked d_vocab]
             following = model.pair_head(hidden[batch.pairs, 0])  # [pair 2]
             sums[name] += [
@@ -313,14 +313,14 @@ def measured(
             ]
         share = word_shares(batch.words).double()  # 2. sums over words, each counted once
         n_words += float(share.sum())
-        for layer, one in enumerate(found):
-            if one.weights is None or one.comp is None:
+        for layer, block in enumerate(blocks):
+            if block.weights is None or block.comp is None:
                 continue
             of_words = [
-                one.weights != 0,
-                (one.weights == 0).all(dim=-1, keepdim=True),
-                one.comp,
-                one.comp.square().sum(dim=-1, keepdim=True),
+                block.weights != 0,
+                (block.weights == 0).all(dim=-1, keepdim=True),
+                block.comp,
+                block.comp.square().sum(dim=-1, keepdim=True),
             ]
             # [code], [1], [d_model], [1]
             totals = [torch.einsum("bp,bpc->c", share, x.double()).cpu() for x in of_words]

@@ -86,8 +86,8 @@ class Revival:
         processes = trainer.processes
         # 1. Codes that some process' words had.
         used = {
-            layer: own.float().to(self.books[layer].codebook.device)
-            for layer, own in self._used.items()
+            layer: counts.float().to(self.books[layer].codebook.device)
+            for layer, counts in self._used.items()
         }
         processes.sum_(list(used.values()))
         for layer, book in self.books.items():
@@ -105,9 +105,9 @@ class Revival:
                 rows = restarted(book, dead, words, allowed, random)
             processes.sum_([rows])
             # 4. Codes for which there was a word are moved, with their moments at 0.
-            there = (rows != 0).any(dim=1).cpu()
-            codes = dead[there]
-            book.codebook[codes] = rows[there]
+            has_word = (rows != 0).any(dim=1).cpu()
+            codes = dead[has_word]
+            book.codebook[codes] = rows[has_word]
             moments = trainer.optimizer.state[book.codebook]
             for name in MOMENTS:
                 if name in moments:  # there are none before the first gradient
@@ -128,15 +128,15 @@ class Revival:
             # a word's first token stands for it
             first &= words != pad(words[:, :-1], (1, 0), value=-1)
             cont = word_means(cont, same_word(words, cont.dtype))
-        found = cont[first]  # [word d_model], row by row
+        vectors = cont[first]  # [word d_model], row by row
         n_sememes = batch.sememes.shape[1]
         if not n_sememes or layer != max(self.books):
-            return found, None
-        allowed = found.new_ones((len(found), len(self.idle[layer])), dtype=torch.bool)
+            return vectors, None
+        allowed = vectors.new_ones((len(vectors), len(self.idle[layer])), dtype=torch.bool)
         allowed[:, :n_sememes] = False  # first no word, then each one's own sememes
         places = first.flatten().nonzero()[:, 0]  # [word], ascending
         allowed[torch.searchsorted(places, batch.guided), :n_sememes] = batch.sememes
-        return found, allowed
+        return vectors, allowed
 
 
 def restarted(
@@ -165,21 +165,21 @@ def restarted(
         fits = allowed[:, dead.to(allowed.device)].cpu().numpy()[order]
         free = np.full(len(order), True)
         for place in np.flatnonzero(fits.any(axis=0)):
-            left = np.flatnonzero(fits[:, place] & free)
-            if len(left):
-                chosen[place] = order[left[0]]
-                free[left[0]] = False
-    there = torch.from_numpy(chosen >= 0)
+            candidates = np.flatnonzero(fits[:, place] & free)
+            if len(candidates):
+                chosen[place] = order[candidates[0]]
+                free[candidates[0]] = False
+    has_word = torch.from_numpy(chosen >= 0)
     # 2. c: the mean length of the codes that stay.
     e = book.codebook
     lengths = e.norm(dim=1)
-    others = torch.ones_like(lengths, dtype=torch.bool)
-    others[dead] = False
-    length = lengths[others].mean() if bool(others.any()) else lengths.mean()
+    stays = torch.ones_like(lengths, dtype=torch.bool)
+    stays[dead] = False
+    length = lengths[stays].mean() if bool(stays.any()) else lengths.mean()
     # 3. q = h W_Q / ‖h W_Q‖, e = c q W_Kᵀ / ‖q W_Kᵀ‖.
     queries = normalize(words[torch.from_numpy(chosen[chosen >= 0])].to(e.dtype) @ book.W_Q, dim=-1)
     rows = torch.zeros_like(e[: len(dead)])
-    rows[there] = length * normalize(queries @ book.W_K.mT, dim=-1)
+    rows[has_word] = length * normalize(queries @ book.W_K.mT, dim=-1)
     return rows
 
 
@@ -190,8 +190,8 @@ class RevivingTrainer(Trainer[Any]):
     @property
     def revival(self) -> Revival:
         """The objective's :class:`Revival`."""
-        found: Revival = self.objective.revival  # type: ignore[attr-defined]
-        return found
+        revival: Revival = self.objective.revival  # type: ignore[attr-defined]
+        return revival
 
     def train_step(self) -> Row:
         self.revival.begin()

@@ -137,11 +137,11 @@ class Passages:
         if random.random() < 0.5:
             return first, second, 1
         # 2. Else the second part is another document's, of those tried the nearest in length.
-        others = [self._other(index, len(second), room - len(first), random) for _ in range(TRIES)]
-        found = [other for other in others if other is not None]
-        if not found:
+        tried = [self._other(index, len(second), room - len(first), random) for _ in range(TRIES)]
+        candidates = [other for other in tried if other is not None]
+        if not candidates:
             return first, second, 1
-        return first, min(found, key=lambda other: abs(len(other) - len(second))), 0
+        return first, min(candidates, key=lambda other: abs(len(other) - len(second))), 0
 
     def _other(
         self, index: int, length: int, most: int, random: np.random.Generator
@@ -159,15 +159,15 @@ class Passages:
         # 2. Where to part it: tokens from each sentence but the first to the end.
         sizes = int(self.text.starts[end]) - self.text.starts[begin + 1 : end].astype(np.int64)
         # n_ctx: never the nearest
-        apart = np.where(sizes <= most, np.abs(sizes - length), self.n_ctx)
-        cut = int(apart.argmin())
+        distances = np.where(sizes <= most, np.abs(sizes - length), self.n_ctx)
+        cut = int(distances.argmin())
         return self._tokens(begin + 1 + cut, end) if sizes[cut] <= most else None
 
     def _tokens(self, low: int, high: int) -> Integer[np.ndarray, "token"]:
-        found: Integer[np.ndarray, "token"] = self.text.tokens[
+        tokens: Integer[np.ndarray, "token"] = self.text.tokens[
             int(self.text.starts[low]) : int(self.text.starts[high])
         ]
-        return found
+        return tokens
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,8 +195,8 @@ class Lexicon:
         if len(np.unique(keys)) < len(keys):
             raise InputError("two annotated words have one hash; leave one of them out")
         marks = np.zeros((len(keys), n_sememes), dtype=bool)
-        for row, own in enumerate(sememes.values()):
-            marks[row, list(own)] = True
+        for row, word_sememes in enumerate(sememes.values()):
+            marks[row, list(word_sememes)] = True
         return cls(keys[order], marks[order])
 
     def find(self, hashes: Integer[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
@@ -338,8 +338,8 @@ def _annotated(
     place = np.arange(tokens.size) - first[of_word.clip(min=0)]  # of each token in its word
     # The k-th tokens of all words at once; a word has one k-th token, so no index is doubled.
     for k in range(int(place[of_word >= 0].max(initial=0)) + 1):
-        here = (place == k) & (of_word >= 0)
-        hashes[of_word[here]] = _onward(hashes[of_word[here]], flat[here])
+        is_kth = (place == k) & (of_word >= 0)
+        hashes[of_word[is_kth]] = _onward(hashes[of_word[is_kth]], flat[is_kth])
     rows = lexicon.find(hashes)
     return first[rows >= 0], rows[rows >= 0]
 

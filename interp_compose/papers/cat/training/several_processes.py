@@ -78,12 +78,12 @@ def follow(part: Part) -> None:
     """
     processes = _processes()
     while True:
-        told = processes.broadcast(None)
-        if "error" in told:
-            raise ModelError(f"the first process stopped: {told['error']}")
-        if not told:
+        message = processes.broadcast(None)
+        if "error" in message:
+            raise ModelError(f"the first process stopped: {message['error']}")
+        if not message:
             return
         try:
-            part(told["config"], Path(told["folder"]), False)
+            part(message["config"], Path(message["folder"]), False)
         except NonFiniteError:
             continue  # the first process says so

@@ -92,5 +92,5 @@ def best_spans(
     best, places = scores.flatten(start_dim=1).max(dim=1)
     n = words.shape[1]
     # place = begin · n + end; the words at these positions: [2 batch]
-    found = torch.stack([words.gather(1, one[:, None])[:, 0] for one in (places // n, places % n)])
-    return best, torch.where(best.isfinite(), found, 0).mT
+    spans = torch.stack([words.gather(1, one[:, None])[:, 0] for one in (places // n, places % n)])
+    return best, torch.where(best.isfinite(), spans, 0).mT

@@ -82,29 +82,29 @@ def greedy_search(
         PromptError: a source longer than the model reads.
         InterventionError: an edit that needs calls of the model, and its module was given.
     """
-    asked = _Decoding.of(model, source, source_mask, max_length, start, eos, cached)
+    decoding = _Decoding.of(model, source, source_mask, max_length, start, eos, cached)
     device, written = source.device, []
     done = torch.zeros(len(source), dtype=torch.bool, device=device)
     # [row]: those of the batch that are still decoded
     rows = torch.arange(len(source), device=device)
-    tokens = torch.full_like(rows, asked.start[-1])
-    with asked.steps(1) as steps:
-        for _ in range(asked.longest):
+    tokens = torch.full_like(rows, decoding.start[-1])
+    with decoding.steps(1) as steps:
+        for _ in range(decoding.longest):
             tokens = steps.logits(tokens).argmax(dim=-1)
             # [batch]; EOS for rows that left
-            of_all = torch.full_like(done, asked.eos, dtype=torch.long)
-            of_all[rows] = tokens
-            written.append(of_all)
-            done[rows] |= tokens == asked.eos
+            next_tokens = torch.full_like(done, decoding.eos, dtype=torch.long)
+            next_tokens[rows] = tokens
+            written.append(next_tokens)
+            done[rows] |= tokens == decoding.eos
             if bool(done.all()):
                 break
-            left = (~done[rows]).nonzero()[:, 0]  # places among the rows, not in the batch
-            if steps.rows_may_leave and len(left) < len(rows):
-                steps.select(left, left)
-                rows, tokens = rows[left], tokens[left]
+            places_left = (~done[rows]).nonzero()[:, 0]  # places among the rows, not in the batch
+            if steps.rows_may_leave and len(places_left) < len(rows):
+                steps.select(places_left, places_left)
+                rows, tokens = rows[places_left], tokens[places_left]
     # Of each row what comes up to its first EOS, which is kept.
     targets = torch.stack(written, dim=1).tolist()  # [batch pos]
-    return [row[: row.index(asked.eos) + 1] if asked.eos in row else row for row in targets]
+    return [row[: row.index(decoding.eos) + 1] if decoding.eos in row else row for row in targets]
 
 
 @public
@@ -144,14 +144,14 @@ def beam_search(
         raise OptionError(
             f"length_penalty={length_penalty}: expected a number, -{MAX_PENALTY} to {MAX_PENALTY}"
         )
-    asked = _Decoding.of(model, source, source_mask, max_length, start, eos, cached)
-    search = _BeamSearch(source, n_beams, length_penalty, asked.eos)
+    decoding = _Decoding.of(model, source, source_mask, max_length, start, eos, cached)
+    search = _BeamSearch(source, n_beams, length_penalty, decoding.eos)
     # [row·beam]: the beams of a row are side by side
-    tokens = torch.full((len(source) * n_beams,), asked.start[-1], device=source.device)
-    with asked.steps(n_beams) as steps:
-        for length in range(1, asked.longest + 1):
+    tokens = torch.full((len(source) * n_beams,), decoding.start[-1], device=source.device)
+    with decoding.steps(n_beams) as steps:
+        for length in range(1, decoding.longest + 1):
             logits = steps.logits(tokens).unflatten(0, (-1, n_beams))  # [row beam d_vocab]
-            search.extend(logits, last=length == asked.longest)
+            search.extend(logits, last=length == decoding.longest)
             if search.done:
                 break
             steps.select(*search.next_rows(steps.rows_may_leave))
@@ -370,15 +370,15 @@ class _Cached:
             # [source pos head d_head], laid out anew, once for all beams and steps
             of_source = _Past(k.transpose(1, 2), v.permute(0, 2, 3, 1)).with_room(room)
             self.of_source.append(of_source)
-            own = self._with_past(block.self_attn, n_rows)
+            self_attention = self._with_past(block.self_attn, n_rows)
             second = getattr(block, "second_attn", None)
             cross = partial(self._cross, block.cross_attn, len(self.of_source) - 1)
             self.blocks.append(
                 partial(
                     block.through,
-                    own=own,
+                    self_attention=self_attention,
                     cross=partial(cross, block.cross_attn.joined("Q")),
-                    second=own if second is None else self._with_past(second, n_rows),
+                    second=self_attention if second is None else self._with_past(second, n_rows),
                 )
             )
 
@@ -387,7 +387,7 @@ class _Cached:
         heads, _, d_head = attention.W_K.shape
         keys = attention.W_K.new_zeros((n_rows, heads, 0, d_head))
         self.past.append(_Past(keys, keys.mT))
-        return partial(self._own, attention, len(self.past) - 1, attention.joined("QKV"))
+        return partial(self._self_attention, attention, len(self.past) - 1, attention.joined("QKV"))
 
     def logits(self, tokens: Int[Tensor, "row"]) -> Float[Tensor, "row d_vocab_out"]:
         # 1. Room for the token, and which of the first positions are not in use yet.
@@ -404,7 +404,7 @@ class _Cached:
         self.length += 1
         return self.model.logits(self.model.decoder_final(resid)[:, 0])
 
-    def _own(
+    def _self_attention(
         self, attention: Attention, layer: int, joined: Joined, x: Float[Tensor, "row 1 d_model"]
     ) -> Float[Tensor, "row 1 d_model"]:
         past = self.past[layer]

@@ -266,8 +266,8 @@ class Seq2SeqBlock(nn.Module):
         """The residual after a sub-layer."""
         out = sublayer(norm(resid) if self.norm == "pre" else resid)
         total = resid + hook_out(dropout(out, self.dropout, self.training))
-        after: Tensor = hook_sum(total if self.norm == "pre" else norm(total))
-        return after
+        resid_out: Tensor = hook_sum(total if self.norm == "pre" else norm(total))
+        return resid_out
 
     def fused(
         self,
@@ -299,8 +299,8 @@ class Seq2SeqBlock(nn.Module):
         """A self-attention of all positions, by its name."""
 
         def attend(x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
-            own: Attention = getattr(self, attention)
-            out: Tensor = own(own.hook_in(x), None, masked)
+            module: Attention = getattr(self, attention)
+            out: Tensor = module(module.hook_in(x), None, masked)
             return out
 
         return attend
@@ -362,14 +362,14 @@ class DecoderBlock(Seq2SeqBlock):
     def through(
         self,
         resid: Float[Tensor, "batch pos d_model"],
-        own: Callable[[Tensor], Tensor],
+        self_attention: Callable[[Tensor], Tensor],
         cross: Callable[[Tensor], Tensor],
         second: Callable[[Tensor], Tensor],
         states: Sequence[Float[Tensor, "batch pos d_model"]],
     ) -> Float[Tensor, "batch pos d_model"]:
         """The block, with its attentions as they are given."""
         # eq. 5, eq. 6, eq. 10, eq. 8
-        mid = self.added(resid, self.ln1, own, self.hook_attn_out, self.hook_resid_mid)
+        mid = self.added(resid, self.ln1, self_attention, self.hook_attn_out, self.hook_resid_mid)
         mid = self.added(mid, self.ln2, cross, self.hook_cross_attn_out, self.hook_resid_mid2)
         mid = self.fused(mid, states, second)
         return self.added(mid, self.ln3, self.mlp, self.hook_mlp_out, self.hook_resid_post)
@@ -605,8 +605,9 @@ def sinusoids(positions: Int[Tensor, "pos"], d_model: int) -> Float[Tensor, "pos
     # [⌈d_model / 2⌉]
     rates = 10000.0 ** (-torch.arange(0, d_model, 2, device=positions.device) / d_model)
     angles = positions[:, None] * rates  # [pos ⌈d_model / 2⌉]
-    both: Any = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)  # sin, cos, sin, …
-    table: Tensor = both[:, :d_model]  # one too many where d_model is odd
+    # sin, cos, sin, …: [pos 2·⌈d_model / 2⌉]
+    waves: Any = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)
+    table: Tensor = waves[:, :d_model]  # one too many where d_model is odd
     return table
 
 

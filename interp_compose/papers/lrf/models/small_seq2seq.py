@@ -69,13 +69,13 @@ class SmallSeq2SeqModel(EncoderDecoderModel, OwnModel):
             d_vocab_source=cfg.d_vocab,
             d_vocab=cfg.d_vocab_out,
         )
-        for which, words, size in (
+        for side, words, size in (
             ("source", source_words, cfg.d_vocab),
             ("target", target_words, cfg.d_vocab_out),
         ):
             if words is not None and len(words) != size:
                 raise InputError(
-                    f"the {which} vocabulary has {len(words)} words, specials included; expected "
+                    f"the {side} vocabulary has {len(words)} words, specials included; expected "
                     f"{size}, as the model's config has"
                 )
         self.source_words, self.target_words = source_words, target_words
@@ -112,9 +112,9 @@ class SmallSeq2SeqModel(EncoderDecoderModel, OwnModel):
             target += below
         return source * self.d_model, target * self.d_model
 
-    def _hook_entry(self, own: Tensor, layer: int) -> Tensor:
+    def _hook_entry(self, resids: Tensor, layer: int) -> Tensor:
         # [batch own (n - 1)·d_model], [batch own d_model]
-        earlier, resid = own[..., : -self.d_model], own[..., -self.d_model :]
+        earlier, resid = resids[..., : -self.d_model], resids[..., -self.d_model :]
         return torch.cat([earlier, super()._hook_entry(resid.contiguous(), layer)], dim=2)
 
     def attention_sites(self, layer: int) -> Sequence[AttentionSite]:

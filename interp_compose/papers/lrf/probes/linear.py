@@ -52,18 +52,18 @@ def linear_probe(
     training vectors' mean, over their standard deviation.
     """
     known = np.isin(test_labels, labels)
-    kept, answers = test[known], test_labels[known]
+    known_test, answers = test[known], test_labels[known]
     names, counts = np.unique(labels, return_counts=True)
     common = names[counts.argmax()]
-    predicted = np.full(len(kept), common)
-    if len(names) > 1 and len(kept):
-        predicted = _fitted(*standardised(train, kept), labels)
+    predicted = np.full(len(known_test), common)
+    if len(names) > 1 and len(known_test):
+        predicted = _fitted(*standardised(train, known_test), labels)
     return Probed(
-        accuracy=float(np.mean(predicted == answers)) if len(kept) else float("nan"),
-        majority=float(np.mean(answers == common)) if len(kept) else float("nan"),
+        accuracy=float(np.mean(predicted == answers)) if len(known_test) else float("nan"),
+        majority=float(np.mean(answers == common)) if len(known_test) else float("nan"),
         n_labels=len(names),
         n_train=len(labels),
-        n=len(kept),
+        n=len(known_test),
     )
 
 
@@ -114,6 +114,6 @@ def read_back(
     gram = X.T @ X  # [d_model d_model]
     ridge = (RIDGE * np.trace(gram) / len(gram) or 1.0) * np.eye(len(gram))  # 1 where all is 0
     weights = np.linalg.solve(gram + ridge, X.T @ Y)  # [d_model d_target]
-    left = test_targets - target_mean - (test - mean) @ weights  # y − ŷ
-    whole = test_targets - target_mean
-    return 1 - float((left**2).sum() / (whole**2).sum())
+    residuals = test_targets - target_mean - (test - mean) @ weights  # y − ŷ
+    deviations = test_targets - target_mean
+    return 1 - float((residuals**2).sum() / (deviations**2).sum())

@@ -56,15 +56,15 @@ def cfq(name: str, data_dir: str | Path | None) -> SequenceTask:
     if not isinstance(examples, list):
         raise DataFormatError(f"{dataset} is not CFQ's; expected a list of examples")
     check_counts("CFQ", data_dir, {"dataset.json": examples}, EXAMPLES)
-    taken: set[int] = set()
+    used_indices: set[int] = set()
     for i in (i for key in keys.values() for i in split[key]):
-        if type(i) is not int or not 0 <= i < len(examples) or i in taken:
+        if type(i) is not int or not 0 <= i < len(examples) or i in used_indices:
             raise DataFormatError(
                 f"{split_file} has the index {shown(i)}"
-                + (" twice" if type(i) is int and i in taken else "")
+                + (" twice" if type(i) is int and i in used_indices else "")
                 + f"; expected each of 0 … {len(examples) - 1} at most once. Get the file again"
             )
-        taken.add(i)
+        used_indices.add(i)
     splits = {
         part: tuple(_pair(examples[i], f"{dataset}, example {i}") for i in split[key])
         for part, key in keys.items()
@@ -74,17 +74,17 @@ def cfq(name: str, data_dir: str | Path | None) -> SequenceTask:
 
 def _json(path: Path) -> Any:
     """A file's value; of objects only what is read, since the data set fills gigabytes."""
-    kept = {QUESTION, QUERY, *(f"{part}Idxs" for part in COUNTS)}
+    names = {QUESTION, QUERY, *(f"{part}Idxs" for part in COUNTS)}
     try:
         with reading(path), path.open(encoding="utf-8") as file:
-            return json.load(file, object_hook=lambda o: {key: o[key] for key in o if key in kept})
+            return json.load(file, object_hook=lambda o: {key: o[key] for key in o if key in names})
     except (ValueError, RecursionError) as error:
         raise DataFormatError(f"{path} is not JSON ({error}); get the file again") from error
 
 
 def _pair(example: Any, where: str) -> SequencePair:
-    found = example if isinstance(example, Mapping) else {}
-    question, query = found.get(QUESTION), found.get(QUERY)
+    fields = example if isinstance(example, Mapping) else {}
+    question, query = fields.get(QUESTION), fields.get(QUERY)
     if not isinstance(question, str) or not isinstance(query, str):
         raise DataFormatError(
             f"{where} is {shown(example)}; expected texts as {QUESTION} and {QUERY}"

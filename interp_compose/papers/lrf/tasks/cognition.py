@@ -75,8 +75,8 @@ def load_compounds(data_dir: str | Path, *, lexicon: str | Path | None = None) -
     (path,) = data_files("cognition", path.parent, [path.name], needs="a lexicon", hint=hint)
     test = CompoundTest(*_compounds(data_dir), _lexicon(path))
     atoms = (f"{atom}\t{'/'.join(words)}" for atom, words in test.lexicon.items())
-    if found := altered("CoGnition", {"cg-test": test.pairs, "lexicon": atoms}):
-        warn(f"the compound test in {data_dir} is altered: {found}; its error rates are its own")
+    if changes := altered("CoGnition", {"cg-test": test.pairs, "lexicon": atoms}):
+        warn(f"the compound test in {data_dir} is altered: {changes}; its error rates are its own")
     return test
 
 
@@ -143,11 +143,11 @@ class CompoundTest:
         for role, atom in _atoms(compound, kind, "").items():
             if not self.lexicon[atom]:
                 continue
-            found = [word for word in self.lexicon[atom] if word in text]
-            if not found:
+            matches = [word for word in self.lexicon[atom] if word in text]
+            if not matches:
                 return False
-            first[role] = min(text.find(word) for word in found)
-            last[role] = max(text.rfind(word) for word in found)
+            first[role] = min(text.find(word) for word in matches)
+            last[role] = max(text.rfind(word) for word in matches)
         before = (
             ("determiner", "adjective") if kind == "VP" else ("determiner", "adjective", "modifier")
         )

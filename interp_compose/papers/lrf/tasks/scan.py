@@ -92,8 +92,8 @@ def scan(name: str, data_dir: str | Path | None, seed: int | None) -> SequenceTa
         report["train_primitive"], splits = _addprim(everything, ADDPRIM[name])
     elif seed is not None:
         source = f"generated; split drawn with seed {seed}"
-        drawn = set(random.Random(seed).sample(everything, SIMPLE_TEST))
-        splits = _parted(everything, lambda pair: pair in drawn)
+        test_pairs = set(random.Random(seed).sample(everything, SIMPLE_TEST))
+        splits = _parted(everything, lambda pair: pair in test_pairs)
     else:
         splits = {}
     if data_dir is not None or not splits:
@@ -101,8 +101,8 @@ def scan(name: str, data_dir: str | Path | None, seed: int | None) -> SequenceTa
         splits = _published(name, data_dir, splits, everything)
         if drawn_once:
             name, source = named(name, "SCAN", data_dir, {"test": splits["test"]})
-    kept = {split: tuple(pairs) for split, pairs in splits.items()}
-    return SequenceTask(name, kept, {**report_of(source, kept), **report})
+    parts = {split: tuple(pairs) for split, pairs in splits.items()}
+    return SequenceTask(name, parts, {**report_of(source, parts), **report})
 
 
 @cache
@@ -135,10 +135,10 @@ def _parted(pairs: Pairs, is_test: Callable[[SequencePair], bool]) -> dict[str, 
 def _addprim(everything: Pairs, primitive: str) -> tuple[int, dict[str, Pairs]]:
     """How often the primitive is repeated, and the splits: it alone is trained on."""
     splits = _parted(everything, lambda pair: f" {primitive} " in f" {pair.source} ")
-    (alone,) = (pair for pair in splits["test"] if pair.source == primitive)
-    splits["test"].remove(alone)
+    (primitive_pair,) = (pair for pair in splits["test"] if pair.source == primitive)
+    splits["test"].remove(primitive_pair)
     repeats = len(splits["train"]) // (PRIMITIVE_SHARE - 1)
-    splits["train"] += [alone] * repeats
+    splits["train"] += [primitive_pair] * repeats
     return repeats, splits
 
 
@@ -167,8 +167,8 @@ def _published(
     else:
         _check_same(paths[0].parent, train + test, everything)
         sizes = {paths[0].name: len(everything) - SIMPLE_TEST, paths[1].name: SIMPLE_TEST}
-        found = {path.name: pairs for path, pairs in zip(paths, (train, test), strict=True)}
-        check_counts("SCAN", paths[0].parent, found, sizes)
+        by_file = {path.name: pairs for path, pairs in zip(paths, (train, test), strict=True)}
+        check_counts("SCAN", paths[0].parent, by_file, sizes)
     return {"train": train, "test": test}
 
 
@@ -185,16 +185,16 @@ def _read(path: Path) -> Pairs:
     return pairs
 
 
-def _check_same(where: Path, found: Pairs, expected: Sequence[SequencePair]) -> None:
+def _check_same(where: Path, pairs: Pairs, expected: Sequence[SequencePair]) -> None:
     """``DataFormatError`` unless the pairs are the expected ones, each as often."""
     for verb, differing in (
-        ("has", Counter(found) - Counter(expected)),
-        ("lacks", Counter(expected) - Counter(found)),
+        ("has", Counter(pairs) - Counter(expected)),
+        ("lacks", Counter(expected) - Counter(pairs)),
     ):
         if differing:
             pair = next(iter(differing))
             raise DataFormatError(
                 f"{where} {verb} {differing.total()} pairs against SCAN's grammar and its "
-                f"published split ({len(found)} pairs where {len(expected)} are expected), such as "
+                f"published split ({len(pairs)} pairs where {len(expected)} are expected), such as "
                 f"{pair.source!r} → {pair.target!r}; get the files again"
             )

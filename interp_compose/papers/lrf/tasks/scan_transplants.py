@@ -9,7 +9,6 @@ given.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from itertools import count
 from typing import Final
 
@@ -50,23 +49,19 @@ def scan_transplants(n: int, *, seed: int) -> tuple[TransplantPair, ...]:
     random = np.random.default_rng(seed)
     pairs: dict[tuple[str, str, Span, Span], TransplantPair] = {}
     for number, kind in enumerate(PHRASES, 1):
-        found = {text: spans for text in actions if (spans := list(_spans(text, kind)))}
-        texts = list(found)
+        phrase = re.compile(rf"\b(?:{PHRASES[kind]})\b")
+        spans_of = {text: [match.span() for match in phrase.finditer(text)] for text in actions}
+        texts = [text for text, spans in spans_of.items() if spans]
         while len(pairs) < n * number:
             source, target = (texts[i] for i in random.integers(len(texts), size=2))
             taken, replaced = (
-                found[text][random.integers(len(found[text]))] for text in (source, target)
+                spans_of[text][random.integers(len(spans_of[text]))] for text in (source, target)
             )
             pair = _pair(actions, source, taken, target, replaced, kind)
             if pair is not None:
                 pairs[source, target, taken, replaced] = pair
     mixed = list(pairs.values())
     return tuple(mixed[i] for i in random.permutation(len(mixed)))
-
-
-def _spans(command: str, kind: str) -> Iterator[Span]:
-    for match in re.finditer(rf"\b(?:{PHRASES[kind]})\b", command):
-        yield match.span()
 
 
 def _pair(
@@ -80,11 +75,11 @@ def _pair(
     answers = {each[at] for each in all_of if at < len(each)}
     if len(answers) < len(all_of):
         return None
-    prompts = [
+    composed, target, source = (
         " ".join([command, SPECIALS[BOS], *means[:at]])
         for command, means in zip((composed, target, source), all_of, strict=True)
-    ]
-    expected, answer, own = (f" {means[at]}" for means in all_of)
+    )
+    expected, answer, source_answer = (f" {means[at]}" for means in all_of)
     return TransplantPair(
-        prompts[2], taken, prompts[1], replaced, expected, answer, prompts[0], kind, kind, own
+        source, taken, target, replaced, expected, answer, composed, kind, kind, source_answer
     )

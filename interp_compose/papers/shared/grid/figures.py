@@ -41,7 +41,7 @@ ACRONYMS: Final = re.compile(r"\b(carma|ft|lrf)\b")
 
 def spelt(name: str) -> str:
     """A model or version as texts spell it: "LRF-relative" of "lrf-relative"."""
-    return ACRONYMS.sub(lambda found: found[0].upper(), name)
+    return ACRONYMS.sub(lambda match: match[0].upper(), name)
 
 
 def beside(groups: pd.Series) -> pd.Series:
@@ -58,8 +58,8 @@ def seed_lines(named: Iterable[Named], x: str) -> list[Line]:
 
 def means_of_seeds(frame: pd.DataFrame, by: Sequence[str], value: str) -> pd.DataFrame:
     """The rows of :func:`seed_lines`: of each place, the mean of a value that each seed has."""
-    own = frame.groupby([*by], sort=False, dropna=False)[value]
-    return own.agg(mean="mean", smallest="min", largest="max", n_seeds="size").reset_index()
+    grouped = frame.groupby([*by], sort=False, dropna=False)[value]
+    return grouped.agg(mean="mean", smallest="min", largest="max", n_seeds="size").reset_index()
 
 
 def by_value(frame: pd.DataFrame, column: str, among: pd.DataFrame | None = None) -> list[Named]:
@@ -83,7 +83,7 @@ def curve_figure(
     curve: pd.DataFrame,
     by: str,
     config: Mapping[str, Any],
-    about: Sequence[str],
+    notes: Sequence[str],
     *,
     value: str = "accuracy",
     name: str = "exact match",
@@ -93,17 +93,17 @@ def curve_figure(
     value of ``by``, the mean over seeds; bands from the smallest seed to the largest."""
     means = means_of_seeds(curve, (by, "split", "step"), value)
     low, high = int(curve["n"].min()), int(curve["n"].max())
-    several = of_several(config, "bands: all seeds")
+    seeds_note = of_several(config, "bands: all seeds")
     counts = f"{high:,}" if low == high else f"{low:,} to {high:,}"
     steps = sorted(set(means["step"]))
     panels = [
-        Panel(lines_of(by_value(own, by, means), "step", *SPREAD, n="n_seeds"), [], str(split))
-        for split, own in means.groupby("split", sort=False)
+        Panel(lines_of(by_value(rows, by, means), "step", *SPREAD, n="n_seeds"), [], str(split))
+        for split, rows in means.groupby("split", sort=False)
     ]
     return draw(
         Chart(
             title=f"{config['task']}: {name} over training",
-            subtitle=subtitle_of(*about, of.format(counts), *several),
+            subtitle=subtitle_of(*notes, of.format(counts), *seeds_note),
             x_title="step",
             y_title=name,
             y_is_share=value == "accuracy",
@@ -130,8 +130,8 @@ def size_figure(
     sizes = sorted(set(summary["size"]))
     placed = summary.assign(place=summary["size"].map(sizes.index).astype(float))
     panels = [
-        Panel(seed_lines(by_value(own, "setting"), "place"), [], str(value))
-        for value, own in placed.groupby(by, sort=False)
+        Panel(seed_lines(by_value(rows, "setting"), "place"), [], str(value))
+        for value, rows in placed.groupby(by, sort=False)
     ]
     return draw(
         Chart(
@@ -195,10 +195,10 @@ def kinds_figure(
     of_kinds = summary[summary["kind"] != ALL]
     means = of_kinds.pivot_table("mean", ["split", "kind"], by, sort=False)
     rows, columns = means.index.tolist(), means.columns.tolist()
-    found = differences[(differences["kind"] != ALL) & (differences["p_holm"] < ALPHA)]
+    significant = differences[(differences["kind"] != ALL) & (differences["p_holm"] < ALPHA)]
     marked = [
         (rows.index((row["split"], row["kind"])), columns.index(row[by]))
-        for row in found.to_dict("records")
+        for row in significant.to_dict("records")
     ]
     one_split = len({split for split, _ in rows}) == 1
     return draw(
@@ -239,7 +239,7 @@ def n_seeds(config: Mapping[str, Any]) -> str:
     return f"{count} seeds" if count != 1 else "1 seed: no spread"
 
 
-def of_several(config: Mapping[str, Any], *told: str) -> tuple[str, ...]:
+def of_several(config: Mapping[str, Any], *notes: str) -> tuple[str, ...]:
     """What a subtitle tells of means over seeds and of their spread; nothing of one seed, of which
     :func:`n_seeds` says that it has none."""
-    return told if len(config["seeds"]) > 1 else ()
+    return notes if len(config["seeds"]) > 1 else ()

@@ -29,7 +29,7 @@ from interp_compose.training.loop import Trainer, run_training
 from interp_compose.training.objectives import Objective
 
 MODEL: Final = "model"
-Found = dict[str, Any] | NonFiniteError
+Outcome = dict[str, Any] | NonFiniteError
 """What a run recorded, or what was not finite."""
 
 
@@ -48,8 +48,8 @@ class PreparedRun:
 
 def train_alone(prepared: PreparedRun, folder: Path) -> None:
     """Train one decoder, on the CPU or on the GPU where there is one."""
-    found = trained(prepared.model, prepared.objective, prepared.config, folder)
-    prepared.keep(found, folder)
+    record = trained(prepared.model, prepared.objective, prepared.config, folder)
+    prepared.keep(record, folder)
 
 
 def train_together(
@@ -63,12 +63,12 @@ def train_together(
     failures: dict[int, Exception] = {}
     for group in dict.fromkeys(groups):
         places = [i for i, each in enumerate(groups) if each == group]
-        own = [prepared[i] for i in places]
-        for i, found in zip(places, side_by_side(own, [folders[i] for i in places]), strict=True):
-            if isinstance(found, NonFiniteError):
-                failures[i] = found
+        outcomes = side_by_side([prepared[i] for i in places], [folders[i] for i in places])
+        for i, outcome in zip(places, outcomes, strict=True):
+            if isinstance(outcome, NonFiniteError):
+                failures[i] = outcome
             else:
-                prepared[i].keep(found, folders[i])
+                prepared[i].keep(outcome, folders[i])
     if failures:
         raise SomeFailed(failures)
 
@@ -85,22 +85,22 @@ def side_by_side(
     decays = [each.config.weight_decay for each in prepared]
     trainer = SideBySideTrainer(models, decays, objective, first.config)
     run_training(trainer, checkpoints=checkpoints_together(folders), progress=False)
-    found: list[Found] = []
+    outcomes: list[Outcome] = []
     for i, model in enumerate(models):
         if i in trainer.diverged:
-            found.append(NonFiniteError(f"{trainer.diverged[i]}. Lower the learning rate"))
+            outcomes.append(NonFiniteError(f"{trainer.diverged[i]}. Lower the learning rate"))
             continue
         tables: dict[str, list[Any]] = defaultdict(list)
         for row in trainer.rows[i]:
             for table in sorted(set(row) - {"step", "train_loss", "finite"}):
                 tables[table] += [{"step": row["step"], **each} for each in row[table]]
-        about = {
+        record = {
             "n_parameters": sum(weight.numel() for weight in model.parameters()),
             "step_seconds": float(np.median(trainer.seconds)) / len(models),
             "losses": [losses[i] for losses in trainer.losses],
         }
-        found.append(about | tables)
-    return found
+        outcomes.append(record | tables)
+    return outcomes
 
 
 def trained(
@@ -137,13 +137,13 @@ def _terms(
 ) -> list[dict[str, Any]]:
     """The mean of each of several terms of the loss over the steps from one evaluation to the
     next, at the last of them."""
-    found = []
+    rows = []
     for start in range(0, len(steps) if len(terms) > 1 else 0, every):
-        own = steps[start : start + every]
+        window = steps[start : start + every]
         for term in terms:
-            value = float(np.mean([row[term] for row in own]))
-            found.append({"step": own[-1]["step"], "term": term, "value": value})
-    return found
+            value = float(np.mean([row[term] for row in window]))
+            rows.append({"step": window[-1]["step"], "term": term, "value": value})
+    return rows
 
 
 def accuracy(model: Any, data: SequenceData) -> list[dict[str, Any]]:
@@ -163,9 +163,9 @@ def accuracy(model: Any, data: SequenceData) -> list[dict[str, Any]]:
     return rows
 
 
-def keep_run(folder: Path, about: Mapping[str, Any], model: LensModel) -> None:
+def keep_run(folder: Path, record: Mapping[str, Any], model: LensModel) -> None:
     """Write what a run found, and its model; the checkpoints go."""
     remove(folder / MODEL)  # of an attempt that was killed
     save_model(model, folder / MODEL)
-    atomic_write(folder / RESULT, json_bytes(about))
+    atomic_write(folder / RESULT, json_bytes(record))
     clear_together([folder])

@@ -41,12 +41,12 @@ def summary_of(
     for where, group in values.groupby(list(place), sort=False, dropna=False):
         shares = group["value"].tolist()
         low, high = mean_interval(shares)
-        about = dict(zip(place, where, strict=True))
+        key = dict(zip(place, where, strict=True))
         low, high = np.clip([low, high], least, most).tolist()
         measured = {"mean": sum(shares) / len(shares), "low": low, "high": high}
         ends = {"smallest": min(shares), "largest": max(shares)}
         counts = {"n": int(group["n"].iloc[0]), "n_seeds": len(shares)}
-        rows.append({**about, **measured, **ends, **counts})
+        rows.append({**key, **measured, **ends, **counts})
     return pd.DataFrame(rows, columns=[*place, *OVER_SEEDS])
 
 
@@ -73,16 +73,16 @@ def differences_of_readings(
     """
     named = values.assign(reading=values["model"] + " " + values["output"])
     each = zip(named["reading"], named["model"], named["output"], strict=True)
-    there = {reading: (model, output) for reading, model, output in each}
+    parts = {reading: (model, output) for reading, model, output in each}
     pairs = {
-        "first": [(one, first) for one in there if one != first],
-        "output": [(one, f"{m} cont") for one, (m, output) in there.items() if output != "cont"],
-        "control": [(one, f"{m}-{kind} {o}") for one, (m, o) in there.items() for kind in CONTROLS],
+        "first": [(one, first) for one in parts if one != first],
+        "output": [(one, f"{m} cont") for one, (m, output) in parts.items() if output != "cont"],
+        "control": [(one, f"{m}-{kind} {o}") for one, (m, o) in parts.items() for kind in CONTROLS],
     }
     rows = [
         {**row, "compared": compared}
-        for compared, own in pairs.items()
-        for row in _paired(named, "reading", place, own)
+        for compared, compared_pairs in pairs.items()
+        for row in _paired(named, "reading", place, compared_pairs)
     ]
     columns = ["reading", "other", "compared", *place, *DIFFERENCE, "n_seeds"]
     table = pd.DataFrame(rows, columns=columns)
@@ -109,8 +109,8 @@ def _paired(
             }
             row["difference"] = float((shares[one] - shares[other]).mean())
             if len(shares) > 1:
-                found = paired_difference(shares[one].tolist(), shares[other].tolist())
-                row |= {name: getattr(found, name) for name in DIFFERENCE}
+                difference = paired_difference(shares[one].tolist(), shares[other].tolist())
+                row |= {name: getattr(difference, name) for name in DIFFERENCE}
             rows.append(row)
     return rows
 

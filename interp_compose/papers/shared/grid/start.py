@@ -47,16 +47,16 @@ def kept_start(out: Path, digest: str, kind: type[Kind]) -> Kind:
 
 
 def check_shape_left_out(
-    model: LensModel, own: Mapping[str, Any], given: object, default: object
+    model: LensModel, shape: Mapping[str, Any], options: object, defaults: object
 ) -> None:
-    """Refuse options that state another shape than the model's ``own``.
+    """Refuse options that state another shape than the model's ``shape``.
 
     Raises:
         OptionError: they do.
     """
-    for name, value in own.items():
-        stated = getattr(given, name)
-        if stated not in (getattr(default, name), value):
+    for name, value in shape.items():
+        stated = getattr(options, name)
+        if stated not in (getattr(defaults, name), value):
             raise OptionError(
                 f"{name}={stated!r} with the model {model.name!r}, whose own is {value!r}: leave "
                 "it out"

@@ -230,8 +230,8 @@ class ParallelTrainer(Executor):
             return function(self.models[0], *[tensor[0] for tensor in tensors])[None]  # [1 ...]
         named = dict(zip([f"model.{name}" for name in self.names], self.parameters, strict=True))
 
-        def of_one(weights: dict[str, Tensor], *own: Tensor) -> Tensor:
-            result: Tensor = torch.func.functional_call(self._call, weights, (function, *own))
+        def of_one(weights: dict[str, Tensor], *inputs: Tensor) -> Tensor:
+            result: Tensor = torch.func.functional_call(self._call, weights, (function, *inputs))
             return result
 
         # mapped over axis 0 of weights and tensors
@@ -248,7 +248,7 @@ class ParallelTrainer(Executor):
         self, tokens: Int[Tensor, "model batch pos"]
     ) -> Float[Tensor, "model batch d_vocab"]:
         """What each model makes of its own sequences, at the last position."""
-        return self.of_each(lambda model, own: model.last_logits(own), tokens)
+        return self.of_each(lambda model, sequences: model.last_logits(sequences), tokens)
 
     @torch.no_grad()
     def predict(self, tokens: Int[Tensor, "model sample pos"]) -> Int[Tensor, "model sample"]:

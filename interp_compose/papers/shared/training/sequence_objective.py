@@ -90,12 +90,12 @@ class ContinuedBatch:
     @classmethod
     def of(cls, pairs: Sequence[EncodedPair], bos: int) -> ContinuedBatch:
         """One batch of ``pairs``, on the CPU."""
-        whole = [np.concatenate([pair.source, [bos], pair.target]) for pair in pairs]
-        rows = _padded(whole)
+        sequences = [np.concatenate([pair.source, [bos], pair.target]) for pair in pairs]
+        rows = _padded(sequences)
         at = np.arange(rows.shape[1] - 1)  # [pos]
         # [batch 1]: where BOS is, which predicts target[0]
         first = np.array([[len(pair.source)] for pair in pairs])
-        last = np.array([[len(row)] for row in whole])  # [batch 1]
+        last = np.array([[len(row)] for row in sequences])  # [batch 1]
         valid = (at >= first) & (at < last - 1)  # [batch pos]
         arrays = (rows[:, :-1], rows[:, 1:], valid)  # what follows each token is the next column
         return cls(*(torch.from_numpy(np.ascontiguousarray(array)) for array in arrays))

@@ -125,17 +125,17 @@ class SideBySideTrainer(ParallelTrainer):
         losses, norms = self.last_losses.tolist(), self.last_norms.tolist()
         # The first thing that is not finite is kept; the losses of that model are then None.
         for i, numbers in enumerate(zip(losses, norms, strict=True)):
-            for what, number in zip(("loss", "gradient"), numbers, strict=True):
+            for quantity, number in zip(("loss", "gradient"), numbers, strict=True):
                 if not math.isfinite(number):
-                    self.diverged.setdefault(i, f"step {self.step}: the {what} is {number}")
-        kept = [None if i in self.diverged else loss for i, loss in enumerate(losses)]
-        self.losses.append(kept)
+                    self.diverged.setdefault(i, f"step {self.step}: the {quantity} is {number}")
+        finite_losses = [None if i in self.diverged else loss for i, loss in enumerate(losses)]
+        self.losses.append(finite_losses)
         self.seconds.append(time.perf_counter() - started)
         return {}
 
     def note(self) -> dict[str, Any]:
-        kept = {"step_losses": self.losses, "seconds": self.seconds}
-        return {**super().note(), **kept, "diverged": {str(i): w for i, w in self.diverged.items()}}
+        logs = {"step_losses": self.losses, "seconds": self.seconds}
+        return {**super().note(), **logs, "diverged": {str(i): w for i, w in self.diverged.items()}}
 
     def restore(self, checkpoint: Checkpoint) -> None:
         super().restore(checkpoint)

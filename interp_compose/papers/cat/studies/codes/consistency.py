@@ -47,20 +47,20 @@ def in_passages(words: WordPlaces, counted: Int[np.ndarray, "spelling"]) -> Occu
     by_spelling = np.split(order, np.cumsum(words.counts)[:-1])
     chosen = []
     for spelling in random.permutation(counted):
-        own = by_spelling[spelling]
-        first = int(random.choice(own))
-        elsewhere = own[words.row[own] != words.row[first]]
+        places = by_spelling[spelling]
+        first = int(random.choice(places))
+        elsewhere = places[words.row[places] != words.row[first]]
         if len(elsewhere):
             chosen.append((first, int(random.choice(elsewhere))))
         if len(chosen) == MOST:
             break
     same, other = [], []
     for i, (first, second) in enumerate(chosen):
-        following = (chosen[(i + by) % len(chosen)][0] for by in range(1, len(chosen)))
-        apart = next((one for one in following if words.row[one] != words.row[first]), None)
-        if apart is not None:
+        following = (chosen[(i + step) % len(chosen)][0] for step in range(1, len(chosen)))
+        third = next((one for one in following if words.row[one] != words.row[first]), None)
+        if third is not None:
             same.append(np.array([[first, second]]))
-            other.append(np.array([[first, apart]]))
+            other.append(np.array([[first, third]]))
     return Occurrences(words, same, other)
 
 
@@ -98,8 +98,8 @@ def in_senses(
         if place in first:
             of_word[one.word].append((first[place], one.synset))
     same, other = [], []
-    for own in of_word.values():
-        at, synsets = (np.array(values) for values in zip(*own, strict=True))
+    for uses in of_word.values():
+        at, synsets = (np.array(values) for values in zip(*uses, strict=True))
         pairs = np.stack(np.triu_indices(len(at), 1), axis=1)
         pairs = pairs[at[pairs[:, 0]] != at[pairs[:, 1]]]  # a text may be of two synsets
         is_same = synsets[pairs[:, 0]] == synsets[pairs[:, 1]]
@@ -116,7 +116,7 @@ def compared(model: SmallEncoderModel, occurrences: Occurrences) -> Iterator[dic
     the bootstrap interval over words, ``over_cont`` is the difference from h_cont's area, with its
     own interval. Cosines that differ by rounding alone are alike.
     """
-    found: dict[tuple[int, str], list[tuple[float, float, float]]] = defaultdict(list)
+    measures: dict[tuple[int, str], list[tuple[float, float, float]]] = defaultdict(list)
     for first in range(0, len(occurrences.same), PART):
         part = slice(first, first + PART)
         same, other = occurrences.same[part], occurrences.other[part]
@@ -128,12 +128,12 @@ def compared(model: SmallEncoderModel, occurrences: Occurrences) -> Iterator[dic
                 unit = directions(vector).numpy()
                 by_word = [(unit[pairs[:, 0]] * unit[pairs[:, 1]]).sum(axis=1) for pairs in places]
                 halves = zip(by_word[: len(same)], by_word[len(same) :], strict=True)
-                found[layer, name] += [(a.mean(), b.mean(), _area(a, b)) for a, b in halves]
-    for (layer, name), values in found.items():
+                measures[layer, name] += [(a.mean(), b.mean(), _area(a, b)) for a, b in halves]
+    for (layer, name), values in measures.items():
         same_mean, other_mean, area = np.array(values).T
-        apart = area - np.array(found[layer, "cont"])[:, 2]
+        over_cont = area - np.array(measures[layer, "cont"])[:, 2]
         low, high = share_interval(area[:, None])
-        over_low, over_high = bootstrap_interval(apart[:, None])
+        over_low, over_high = bootstrap_interval(over_cont[:, None])
         yield {
             "layer": layer,
             "vector": name,
@@ -142,7 +142,7 @@ def compared(model: SmallEncoderModel, occurrences: Occurrences) -> Iterator[dic
             "auc": float(area.mean()),
             "low": float(low[0]),
             "high": float(high[0]),
-            "over_cont": float(apart.mean()),
+            "over_cont": float(over_cont.mean()),
             "over_low": float(over_low[0]),
             "over_high": float(over_high[0]),
             "n": len(area),

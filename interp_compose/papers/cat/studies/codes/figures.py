@@ -51,7 +51,7 @@ def sememes_figure(summary: pd.DataFrame, config: Mapping[str, Any]) -> ChartFig
     rows = rows.assign(place=rows["model"].map(models.index) + beside(rows["source"]))
     columns = ("place", "mean", "words_low", "words_high")
     sides = rows.assign(source=rows["source"].map(SOURCES)).groupby("side", sort=False)
-    named = {SIDES[str(side)]: unjoined(by_value(own, "source")) for side, own in sides}
+    named = {SIDES[str(side)]: unjoined(by_value(side_rows, "source")) for side, side_rows in sides}
     panels = [Panel(lines_of(one, *columns, interval="bars"), [], at) for at, one in named.items()]
     return draw(
         Chart(
@@ -76,12 +76,12 @@ def consistency_figure(consistency: pd.DataFrame, config: Mapping[str, Any]) -> 
     h_cont; a panel for each model, bars from the smallest seed to the largest."""
     rows = consistency[consistency["question"] == "words"]
     panels = []
-    for model, own in rows.groupby("model", sort=False):
+    for model, model_rows in rows.groupby("model", sort=False):
         named = []
         for label, kind, vector, style in LINES:
-            runs = own[own["vector"] == vector].groupby("layer")[kind]
+            runs = model_rows[model_rows["vector"] == vector].groupby("layer")[kind]
             named.append((label, style, runs.agg(["mean", "min", "max"]).reset_index()))
-        n = int(own["n"].iloc[0])
+        n = int(model_rows["n"].iloc[0])
         named = [(label, style, one.assign(n=n)) for label, style, one in named]
         lines = lines_of(named, "layer", "mean", "min", "max", interval="bars")
         panels.append(Panel(lines, [], title=str(model)))

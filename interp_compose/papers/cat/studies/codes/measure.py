@@ -24,7 +24,7 @@ from interp_compose.papers.cat.studies.codes.consistency import (
 from interp_compose.papers.cat.studies.codes.options import CodesCommand, CodesOptions
 from interp_compose.papers.cat.studies.codes.phrases import Phrases, phrase_rows, phrases_of
 from interp_compose.papers.cat.studies.codes.result import Codes
-from interp_compose.papers.cat.studies.codes.sememes import Own, annotated, sememe_rows
+from interp_compose.papers.cat.studies.codes.sememes import WordSememes, annotated, sememe_rows
 from interp_compose.papers.cat.studies.codes.words import WordPlaces, mean_codes
 from interp_compose.papers.cat.studies.pretrain.finished import FinishedEncoder, finished_encoders
 from interp_compose.papers.cat.studies.pretrain.run import PLACE, VARIANTS, PretrainingRun
@@ -40,7 +40,7 @@ Rows = list[dict[str, Any]]
 
 
 @keywords(CodesOptions)
-def codes(runs: str | os.PathLike[str], asked: CodesOptions) -> Codes:
+def codes(runs: str | os.PathLike[str], options: CodesOptions) -> Codes:
     """Open the codes of encoders that :func:`pretrain` trained, all seeds of each model that has
     some (CAT, Huang et al. 2024).
 
@@ -54,7 +54,7 @@ def codes(runs: str | os.PathLike[str], asked: CodesOptions) -> Codes:
 
     Args:
         runs: the folder that they were trained in.
-        asked: every option.
+        options: every option.
 
     Raises:
         OptionError: a model that has no codes, or is named twice; a number that cannot be.
@@ -66,7 +66,7 @@ def codes(runs: str | os.PathLike[str], asked: CodesOptions) -> Codes:
             vocabulary has.
         CorruptFileError: a run was altered after it was done.
     """
-    return _measured(_planned(runs, asked), asked)
+    return _measured(_planned(runs, options), options)
 
 
 class _CodesPlan(NamedTuple):
@@ -78,27 +78,27 @@ class _CodesPlan(NamedTuple):
     """Of sememes."""
     words: WordPlaces
     counted: Int[np.ndarray, "spelling"]
-    sides: Mapping[str, Mapping[int, Own]]
+    sides: Mapping[str, Mapping[int, WordSememes]]
     questions: Mapping[str, Occurrences]
     phrases: Phrases | None
     config: dict[str, Any]
 
 
-def _planned(runs: str | os.PathLike[str], asked: CodesOptions) -> _CodesPlan:
+def _planned(runs: str | os.PathLike[str], options: CodesOptions) -> _CodesPlan:
     """Refuse what cannot be."""
-    _check(asked)
-    opened = _opened(runs, asked)
+    _check(options)
+    opened = _opened(runs, options)
     run, data = opened[0].run, opened[0].data
-    passages = Passages.of(data.held_out, run.n_ctx).first(asked.n_passages)
+    passages = Passages.of(data.held_out, run.n_ctx).first(options.n_passages)
     texts = [passages.whole(i).tolist() for i in range(len(passages))]
     words = WordPlaces.of(texts, data.tokenizer, run.n_ctx)
-    counted = np.flatnonzero(words.counts >= asked.least)
+    counted = np.flatnonzero(words.counts >= options.least)
     sides = annotated(data, words, counted)
     phrases = None
-    if asked.phrases is not None:
-        phrases = Phrases.of(asked.phrases, data.tokenizer, run.n_ctx)
+    if options.phrases is not None:
+        phrases = Phrases.of(options.phrases, data.tokenizer, run.n_ctx)
     questions = {"words": in_passages(words, counted)}
-    senses = in_senses(asked.wordnet, data.tokenizer, run.n_ctx)
+    senses = in_senses(options.wordnet, data.tokenizer, run.n_ctx)
     if senses is not None:
         questions["senses"] = senses
     config = {
@@ -106,21 +106,21 @@ def _planned(runs: str | os.PathLike[str], asked: CodesOptions) -> _CodesPlan:
         **{name: one for name, one in asdict(run).items() if name not in PLACE},
         "models": list(dict.fromkeys(each.run.model for each in opened)),
         "seeds": sorted({each.run.seed for each in opened}),
-        **{name: getattr(asked, name) for name in NUMBERS},
-        "phrases": 0 if asked.phrases is None else len(asked.phrases),
-        "phrases_sha256": digest_of(list(asked.phrases or ())),
-        **({} if asked.models else left_out(opened)),
+        **{name: getattr(options, name) for name in NUMBERS},
+        "phrases": 0 if options.phrases is None else len(options.phrases),
+        "phrases_sha256": digest_of(list(options.phrases or ())),
+        **({} if options.models else left_out(opened)),
         "wordnet": senses is not None,
     }
     assert data.guiding is not None, "annotated words have sememes"
     return _CodesPlan(opened, data.guiding.names, words, counted, sides, questions, phrases, config)
 
 
-def _measured(plan: _CodesPlan, asked: CodesOptions) -> Codes:
+def _measured(plan: _CodesPlan, options: CodesOptions) -> Codes:
     tables: dict[str, Rows] = {table.name: [] for table in Codes.SCHEMA}
-    for each in tqdm(plan.opened, desc="codes", unit="run", disable=not asked.progress):
+    for each in tqdm(plan.opened, desc="codes", unit="run", disable=not options.progress):
         place = {name: getattr(each.run, name) for name in PLACE}
-        for name, rows in _inside(each, plan, asked).items():
+        for name, rows in _inside(each, plan, options).items():
             tables[name] += [{**place, **row} for row in rows]
     trained = {each.folder.name: versions_of(each.folder) for each in plan.opened}
     return Codes(
@@ -130,27 +130,27 @@ def _measured(plan: _CodesPlan, asked: CodesOptions) -> Codes:
     )
 
 
-def _inside(opened: FinishedEncoder, plan: _CodesPlan, asked: CodesOptions) -> dict[str, Rows]:
+def _inside(opened: FinishedEncoder, plan: _CodesPlan, options: CodesOptions) -> dict[str, Rows]:
     """The rows of one run."""
     model = opened.model()
     spelled = plan.words.named(model.tokenizer)
-    about = [{"word": spelled[i], "n": int(plan.words.counts[i])} for i in plan.counted]
+    word_rows = [{"word": spelled[i], "n": int(plan.words.counts[i])} for i in plan.counted]
     means = mean_codes(model, plan.words, plan.counted)
     last = max(means)
     heaviest = [
         {
             "layer": layer,
             "sememe": plan.names[row["code"]] if layer == last else "",
-            **about[row.pop("place")],
+            **word_rows[row.pop("place")],
             **row,
         }
-        for layer, own in means.items()
-        for row in _heaviest_words(own, asked.n_words)
+        for layer, block_means in means.items()
+        for row in _heaviest_words(block_means, options.n_words)
     ]
-    sememes = sememe_rows(means[last], plan.sides, asked.k)
+    sememes = sememe_rows(means[last], plan.sides, options.k)
     return {
         "words": heaviest,
-        "sememes": [{**about[row.pop("place")], **row} for row in sememes],
+        "sememes": [{**word_rows[row.pop("place")], **row} for row in sememes],
         "consistency": [
             {"question": question, **row}
             for question, occurrences in plan.questions.items()
@@ -163,8 +163,9 @@ def _inside(opened: FinishedEncoder, plan: _CodesPlan, asked: CodesOptions) -> d
 def _heaviest_words(means: Float[Tensor, "word code"], most: int) -> Iterator[dict[str, Any]]:
     """The words of each code with the largest weights, those of weight 0 left out."""
     weights, order = means.sort(dim=0, descending=True, stable=True)
-    for code, (own, words) in enumerate(zip(weights[:most].T, order[:most].T, strict=True)):
-        for rank, (weight, word) in enumerate(zip(own.tolist(), words.tolist(), strict=True), 1):
+    for code, (column, words) in enumerate(zip(weights[:most].T, order[:most].T, strict=True)):
+        ranked = zip(column.tolist(), words.tolist(), strict=True)
+        for rank, (weight, word) in enumerate(ranked, 1):
             if weight > 0:
                 yield {"code": code, "rank": rank, "place": word, "weight": weight}
 
@@ -173,9 +174,9 @@ def _has_codes(run: PretrainingRun) -> bool:
     return run.composes and VARIANTS[run.model].get("composer", "codes") != "mlp"
 
 
-def _opened(runs: str | os.PathLike[str], asked: CodesOptions) -> list[FinishedEncoder]:
+def _opened(runs: str | os.PathLike[str], options: CodesOptions) -> list[FinishedEncoder]:
     """The runs, model by model; each has codes."""
-    opened = finished_encoders(runs, asked.models, of=_has_codes)
+    opened = finished_encoders(runs, options.models, condition=_has_codes)
     if not opened:
         raise InputError(
             f"no model in {runs} has codes; train one that has, such as cat: interp-compose "
@@ -190,9 +191,9 @@ def _opened(runs: str | os.PathLike[str], asked: CodesOptions) -> list[FinishedE
     return opened
 
 
-def _check(asked: CodesOptions) -> None:
+def _check(options: CodesOptions) -> None:
     for name in NUMBERS:
-        value = getattr(asked, name)
+        value = getattr(options, name)
         if not is_whole(value) or value < 1:
             raise OptionError(f"{name}={value!r}: expected a whole number, 1 or more")
 
@@ -210,15 +211,15 @@ def run(command: CodesCommand) -> Codes:
             "the training stay"
         )
     models = None if command.models is None else command.models.split(",")
-    asked = replace(
+    options = replace(
         command.study,
         models=models,
         phrases=None if command.phrases is None else phrases_of(command.phrases),
         wordnet=command.wordnet,
         progress=not output.quiet,
     )
-    plan = _planned(command.runs, asked)
+    plan = _planned(command.runs, options)
     with held_folder(output.out, Codes, plan.config, overwrite=output.overwrite):
-        result = _measured(plan, asked)
+        result = _measured(plan, options)
         write_result(output.out, result, overwrite=output.overwrite)
     return result

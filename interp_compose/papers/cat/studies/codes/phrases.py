@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from jaxtyping import Int
 
 from interp_compose._public import short
 from interp_compose.errors import InputError
@@ -31,7 +30,7 @@ class Phrases:
     alone."""
 
     words: WordPlaces
-    about: Sequence[dict[str, Any]]
+    labels: Sequence[dict[str, Any]]
     inside: Int[np.ndarray, "row"]
     alone: Int[np.ndarray, "row"]
     other: Int[np.ndarray, "row"]
@@ -58,21 +57,21 @@ class Phrases:
         for index, row in enumerate(words.row.tolist()):
             of_row[row].append(index)
         spelling, rows = words.spelling, dict(zip(texts, of_row, strict=True))
-        about, places = [], []
+        labels, places = [], []
         for phrase, parts in split.items():
             inside, single = rows[phrase], [rows[part] for part in parts]
             if [spelling[one].tolist() for one in single] != [[spelling[i]] for i in inside]:
                 continue
             for i, part in enumerate(parts):
-                about.append({"phrase": phrase, "position": i + 1, "word": part})
+                labels.append({"phrase": phrase, "position": i + 1, "word": part})
                 places.append((inside[i], single[i][0], single[1 - i][0]))
-        if not about:
+        if not labels:
             raise InputError(
                 f"none of {len(phrases)} phrases has two words of the models' vocabulary; give "
                 "others (phrases)"
             )
         at = np.array(places)
-        return cls(words, about, at[:, 0], at[:, 1], at[:, 2])
+        return cls(words, labels, at[:, 0], at[:, 1], at[:, 2])
 
 
 def phrase_rows(model: SmallEncoderModel, phrases: Phrases) -> Iterator[dict[str, Any]]:
@@ -81,8 +80,8 @@ def phrase_rows(model: SmallEncoderModel, phrases: Phrases) -> Iterator[dict[str
     cosine of h_cont (``cont``); and the same with the phrase's other word alone (``other_…``). The
     index of words without codes is 0.
     """
-    found: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    for first in range(0, len(phrases.about), PART):
+    rows_by_layer: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for first in range(0, len(phrases.labels), PART):
         part = slice(first, first + PART)
         places = np.stack([phrases.inside[part], phrases.alone[part], phrases.other[part]])
         chosen, at = np.unique(places, return_inverse=True)
@@ -92,21 +91,16 @@ def phrase_rows(model: SmallEncoderModel, phrases: Phrases) -> Iterator[dict[str
             for prefix, place in (("", alone), ("other_", other)):
                 alike = [(unit[inside] * unit[place]).sum(dim=1) for unit in units]
                 values[f"{prefix}cosine"], values[f"{prefix}cont"] = alike
-                values[f"{prefix}jaccard"] = _jaccard(codes[inside] > 0, codes[place] > 0)
+                used, used_alone = codes[inside] > 0, codes[place] > 0  # [row code]
+                either = (used | used_alone).sum(dim=1).clamp(min=1)
+                values[f"{prefix}jaccard"] = (used & used_alone).sum(dim=1).double() / either
             rows = zip(*(one.tolist() for one in values.values()), strict=True)
-            found[layer] += [
-                {"layer": layer, **about, **dict(zip(values, row, strict=True))}
-                for about, row in zip(phrases.about[part], rows, strict=True)
+            rows_by_layer[layer] += [
+                {"layer": layer, **label, **dict(zip(values, row, strict=True))}
+                for label, row in zip(phrases.labels[part], rows, strict=True)
             ]
-    for rows_of_layer in found.values():
+    for rows_of_layer in rows_by_layer.values():
         yield from rows_of_layer
-
-
-def _jaccard(
-    one: Bool[Tensor, "pair code"], other: Bool[Tensor, "pair code"]
-) -> Float[Tensor, "pair"]:
-    either = (one | other).sum(dim=1)
-    return (one & other).sum(dim=1).double() / either.clamp(min=1)
 
 
 def phrases_of(place: Path) -> list[str]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import pandas as pd
 
 from interp_compose._public import public
@@ -66,7 +65,7 @@ PHRASES: Final = Table(
     rules=("1 <= position <= 2", "0 <= jaccard <= 1", "0 <= other_jaccard <= 1"),
     may_be_empty=True,
 )
-ASKED: Final = {
+HEADINGS: Final = {
     "words": "of a word in two passages (same), and of it and another word (other)",
     "senses": "of a word in two examples of one sense (same), and of two senses (other)",
 }
@@ -220,8 +219,8 @@ class Codes(StudyResult):
             ("n", "n", ">8,"),
         )
         lines = []
-        for question, own in rows.groupby("question", sort=False):
-            lines += ["", f"cosines {ASKED[str(question)]}", "", *text_table(own, columns)]
+        for question, group in rows.groupby("question", sort=False):
+            lines += ["", f"cosines {HEADINGS[str(question)]}", "", *text_table(group, columns)]
         if not self.config["wordnet"]:
             lines += ["", "NLTK finds no WordNet: senses were not compared (--wordnet)"]
         return lines
@@ -253,7 +252,7 @@ class Codes(StudyResult):
         )
         codes = rows[rows["source"] == "codes"]
         ends = ("difference", "words_low", "words_high")
-        told = "; ".join(
+        comparisons = "; ".join(
             f"{row['model']} {interval(*(row[end] for end in ends), sign=True)} against "
             f"{row['other']}"
             for row in differences.to_dict("records")
@@ -261,7 +260,7 @@ class Codes(StudyResult):
         return [
             f"Asked: whether codes name the sememes of {int(codes['n'].iloc[0]):,} "
             f"{side.replace('_', '-')} words, as R-precision; {listed(codes, 'model')}.",
-            f"Paired by word, with 95 % intervals over words: {told}.",
+            f"Paired by word, with 95 % intervals over words: {comparisons}.",
             LIMITS,
         ]
 
@@ -269,10 +268,10 @@ class Codes(StudyResult):
         """R-precision beside its baselines; cosines of a word and of others, block by block."""
         from interp_compose.papers.cat.studies.codes import figures
 
-        found = {"codes_sememes": figures.sememes_figure(self.frame, self.config)}
+        charts = {"codes_sememes": figures.sememes_figure(self.frame, self.config)}
         if (self.consistency["question"] == "words").any():
-            found["codes_consistency"] = figures.consistency_figure(self.consistency, self.config)
-        return found
+            charts["codes_consistency"] = figures.consistency_figure(self.consistency, self.config)
+        return charts
 
 
 def _inside_phrases(phrases: pd.DataFrame) -> pd.DataFrame:
@@ -295,29 +294,26 @@ def _summary(values: pd.DataFrame) -> pd.DataFrame:
     runs = values.groupby([*OF_SEMEMES, "seed"], sort=False)["value"].agg(["mean", "size"])
     runs = runs.reset_index().rename(columns={"mean": "value", "size": "n"})
     over_words = []
-    for place, own in values.groupby(list(OF_SEMEMES), sort=False):
-        low, high = share_interval(_by_word(own)[:, None])
+    for place, group in values.groupby(list(OF_SEMEMES), sort=False):
+        word_means = group.groupby("word", sort=False)["value"].mean().to_numpy()  # over seeds
+        low, high = share_interval(word_means[:, None])
         ends = {"words_low": low[0], "words_high": high[0]}
         over_words.append({**dict(zip(OF_SEMEMES, place, strict=True)), **ends})
     columns = [*OF_SEMEMES, "words_low", "words_high"]
     return summary_of(runs, OF_SEMEMES).merge(pd.DataFrame(over_words, columns=columns))
 
 
-def _by_word(values: pd.DataFrame) -> np.ndarray:
-    """Each word's mean over seeds."""
-    return values.groupby("word", sort=False)["value"].mean().to_numpy()
-
-
 def _differences(values: pd.DataFrame) -> pd.DataFrame:
     rows = []
     place = ("model", "side", "measure")
-    for where, own in values.groupby(list(place), sort=False):
-        by_source = own.groupby(["source", "word"], sort=False)["value"].mean().unstack("source")
+    for where, group in values.groupby(list(place), sort=False):
+        key = dict(zip(place, where, strict=True))
+        by_source = group.groupby(["source", "word"], sort=False)["value"].mean().unstack("source")
         for other in SOURCES[1:]:
-            apart = (by_source["codes"] - by_source[other]).to_numpy()
-            low, high = bootstrap_interval(apart[:, None])
-            found = {"difference": apart.mean(), "words_low": low[0], "words_high": high[0]}
-            counts = {"n": len(apart), "n_seeds": own["seed"].nunique()}
-            rows.append({**dict(zip(place, where, strict=True)), "other": other, **found, **counts})
+            difference = (by_source["codes"] - by_source[other]).to_numpy()
+            low, high = bootstrap_interval(difference[:, None])
+            measured = {"difference": difference.mean(), "words_low": low[0], "words_high": high[0]}
+            counts = {"n": len(difference), "n_seeds": group["seed"].nunique()}
+            rows.append({**key, "other": other, **measured, **counts})
     columns = [*place, "other", "difference", "words_low", "words_high", "n", "n_seeds"]
     return pd.DataFrame(rows, columns=columns)

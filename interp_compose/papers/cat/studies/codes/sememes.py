@@ -18,7 +18,7 @@ from interp_compose.papers.cat.studies.pretrain.data import (
     sememes_by_tokens,
 )
 
-Own = tuple[int, ...]
+WordSememes = tuple[int, ...]
 """The sememes of a word."""
 MEASURES: Final = ("r_precision", "precision", "recall")
 PERMUTATIONS: Final = 20
@@ -27,7 +27,7 @@ PERMUTATIONS: Final = 20
 
 def annotated(
     data: PretrainingData, words: WordPlaces, counted: Int[np.ndarray, "spelling"]
-) -> dict[str, dict[int, Own]]:
+) -> dict[str, dict[int, WordSememes]]:
     """The sememes of words that guided, and of those held out, by their places among those counted.
 
     A word held out that is spelled by the same tokens as one that guided is none.
@@ -44,13 +44,13 @@ def annotated(
     guiding, held_out = (
         sememes_by_tokens(data.tokenizer, side) for side in (data.guiding, data.held_out_words)
     )
-    kept: tuple[Mapping[Spelling, Own], ...] = (
+    annotations: tuple[Mapping[Spelling, WordSememes], ...] = (
         guiding,
-        {word: own for word, own in held_out.items() if word not in guiding},
+        {word: marks for word, marks in held_out.items() if word not in guiding},
     )
     sides = {
-        name: dict(sorted((place[word], own) for word, own in side.items() if word in place))
-        for name, side in zip(SIDES, kept, strict=True)
+        name: dict(sorted((place[word], marks) for word, marks in side.items() if word in place))
+        for name, side in zip(SIDES, annotations, strict=True)
     }
     if not any(sides.values()):
         raise InputError(
@@ -62,7 +62,7 @@ def annotated(
 
 
 def sememe_rows(
-    codes: Float[Tensor, "spelling code"], sides: Mapping[str, Mapping[int, Own]], k: int
+    codes: Float[Tensor, "spelling code"], sides: Mapping[str, Mapping[int, WordSememes]], k: int
 ) -> Iterator[dict[str, Any]]:
     """How many of a word's heaviest codes are among its sememes; beside what always naming the
     commonest sememes gets, and the codes with annotations permuted over the words of a side.
@@ -73,34 +73,32 @@ def sememe_rows(
     not named: what is missing is wrong. Of equal weights, and of sememes that are equally common
     among words that guided, the first come first.
     """
-    counts = Counter(one for own in sides["guiding"].values() for one in own)
+    counts = Counter(one for word_sememes in sides["guiding"].values() for one in word_sememes)
     commonest = sorted(counts, key=lambda one: (-counts[one], one))
     for side, words in sides.items():
         if not words:
             continue
         places, annotations = list(words), list(words.values())
-        most = max(k, *(len(own) for own in annotations))
-        ranked = [_heaviest(codes[place], most) for place in places]
+        most = max(k, *(len(word_sememes) for word_sememes in annotations))
+        ranked = []
+        for weights in (codes[place] for place in places):
+            order = weights.argsort(descending=True, stable=True)[:most]
+            ranked.append([int(one) for one in order if weights[one] > 0])
         random = np.random.default_rng(0)
         orders = [random.permutation(len(words)) for _ in range(PERMUTATIONS)]
-        for i, (place, own) in enumerate(zip(places, annotations, strict=True)):
+        for i, (place, word_sememes) in enumerate(zip(places, annotations, strict=True)):
             permuted = [_scores(ranked[i], annotations[order[i]], k) for order in orders]
-            found = {
-                "codes": _scores(ranked[i], own, k),
-                "commonest": _scores(commonest, own, k),
+            scores = {
+                "codes": _scores(ranked[i], word_sememes, k),
+                "commonest": _scores(commonest, word_sememes, k),
                 "permuted": tuple(np.mean(permuted, axis=0).tolist()),
             }
-            about = {"side": side, "place": place, "n_sememes": len(own)}
-            for source, values in found.items():
-                yield {"source": source, **about, **dict(zip(MEASURES, values, strict=True))}
+            word_row = {"side": side, "place": place, "n_sememes": len(word_sememes)}
+            for source, values in scores.items():
+                yield {"source": source, **word_row, **dict(zip(MEASURES, values, strict=True))}
 
 
-def _heaviest(weights: Float[Tensor, "code"], most: int) -> list[int]:
-    order = weights.argsort(descending=True, stable=True)[:most]
-    return [int(one) for one in order if weights[one] > 0]
-
-
-def _scores(ranked: Sequence[int], own: Collection[int], k: int) -> tuple[float, float, float]:
+def _scores(ranked: Sequence[int], sememes: Collection[int], k: int) -> tuple[float, float, float]:
     """R-precision, and precision and recall at k."""
-    hits = [one in own for one in ranked]
-    return sum(hits[: len(own)]) / len(own), sum(hits[:k]) / k, sum(hits[:k]) / len(own)
+    hits = [one in sememes for one in ranked]
+    return sum(hits[: len(sememes)]) / len(sememes), sum(hits[:k]) / k, sum(hits[:k]) / len(sememes)

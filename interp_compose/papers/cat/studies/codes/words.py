@@ -72,7 +72,7 @@ class WordPlaces:
     def named(self, tokenizer: WordPieceTokenizer) -> list[str]:
         """Each spelling as text."""
         pieces = (tokenizer.convert_ids_to_tokens(list(one)) for one in self.spellings)
-        return ["".join(one.removeprefix(CONTINUES) for one in own) for own in pieces]
+        return ["".join(one.removeprefix(CONTINUES) for one in tokens) for tokens in pieces]
 
 
 def composing_blocks(model: SmallEncoderModel) -> list[int]:
@@ -91,22 +91,22 @@ def read_words(
     Raises:
         NonFiniteError: a vector has NaN or infinite values.
     """
-    wanted = np.flatnonzero(chosen)
-    of_row = np.split(wanted, np.searchsorted(words.row[wanted], range(1, len(words.texts))))
-    rows = [row for row, own in enumerate(of_row) if len(own)]
+    indices = np.flatnonzero(chosen)
+    of_row = np.split(indices, np.searchsorted(words.row[indices], range(1, len(words.texts))))
+    rows = [row for row, places in enumerate(of_row) if len(places)]
     rows.sort(key=lambda row: len(words.texts[row]))
     for first in range(0, len(rows), BATCH):
-        own = rows[first : first + BATCH]
-        index = np.concatenate([of_row[row] for row in own])
-        at = np.repeat(np.arange(len(own)), [len(of_row[row]) for row in own])
-        found = _of_texts(model, [words.texts[row] for row in own], at, words.number[index])
-        for layer, vectors in found.items():
+        batch = rows[first : first + BATCH]
+        index = np.concatenate([of_row[row] for row in batch])
+        at = np.repeat(np.arange(len(batch)), [len(of_row[row]) for row in batch])
+        blocks = _of_texts(model, [words.texts[row] for row in batch], at, words.number[index])
+        for layer, vectors in blocks.items():
             if not all(bool(torch.isfinite(one).all()) for one in vectors):
                 raise NonFiniteError(
                     f"{model.name!r}: codes or contextual vectors of block {layer} have NaN or "
                     "infinite values; train it again with a lower learning rate"
                 )
-        yield index, found
+        yield index, blocks
 
 
 @torch.no_grad()
@@ -153,9 +153,9 @@ def mean_codes(
     place = np.full(len(words.spellings), -1)
     place[counted] = np.arange(len(counted))
     sums: dict[int, Tensor] = {}
-    for index, found in read_words(model, words, place[words.spelling] >= 0):
+    for index, blocks in read_words(model, words, place[words.spelling] >= 0):
         at = torch.from_numpy(place[words.spelling[index]])
-        for layer, (codes, _) in found.items():
+        for layer, (codes, _) in blocks.items():
             if layer not in sums:
                 sums[layer] = codes.new_zeros((len(counted), codes.shape[1]))
             sums[layer].index_add_(0, at, codes)
@@ -167,16 +167,16 @@ def vectors_of(
     model: SmallEncoderModel, words: WordPlaces, chosen: Int[np.ndarray, "chosen"]
 ) -> dict[int, OfBlock]:
     """O and h_cont of chosen words, in their order, in each block that has codes."""
-    wanted = np.zeros(len(words.row), dtype=bool)
-    wanted[chosen] = True
-    parts = list(read_words(model, words, wanted))
+    is_chosen = np.zeros(len(words.row), dtype=bool)
+    is_chosen[chosen] = True
+    parts = list(read_words(model, words, is_chosen))
     order = np.argsort(np.concatenate([index for index, _ in parts]))
-    at = torch.from_numpy(order[np.searchsorted(np.flatnonzero(wanted), chosen)])
-    found: dict[int, OfBlock] = {}
+    at = torch.from_numpy(order[np.searchsorted(np.flatnonzero(is_chosen), chosen)])
+    blocks: dict[int, OfBlock] = {}
     for layer in composing_blocks(model):
-        codes, cont = (torch.cat([own[layer][i] for _, own in parts]) for i in (0, 1))
-        found[layer] = codes[at], cont[at]
-    return found
+        codes, cont = (torch.cat([part[layer][i] for _, part in parts]) for i in (0, 1))
+        blocks[layer] = codes[at], cont[at]
+    return blocks
 
 
 def directions(vectors: Float[Tensor, "word x"]) -> Float[Tensor, "word x"]:

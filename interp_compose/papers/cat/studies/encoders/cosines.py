@@ -32,8 +32,8 @@ def cosine_rows(
     texts = [(text,) for pair in pairs for text in (pair.text1, pair.text2)]
     read, cut = vectors(model, texts, outputs, embeddings)
     either = cut[::2] | cut[1::2]
-    for (output, embedding), both in read.items():
-        cosines = _cosines(both)
+    for (output, embedding), text_vectors in read.items():
+        cosines = _cosines(text_vectors)
         for subset, rows in _subsets(pairs).items():
             for metric in ("auc",) if labelled else ("pearson", "spearman"):
                 value = _agreement(cosines[rows], target[rows], metric)
@@ -59,10 +59,10 @@ def are_apart(pairs: Sequence[Pair]) -> bool:
     return len(pairs) >= FEWEST and len(judged) > 1
 
 
-def _cosines(both: Float[np.ndarray, "text d_model"]) -> Float[np.ndarray, "pair"]:
+def _cosines(text_vectors: Float[np.ndarray, "text d_model"]) -> Float[np.ndarray, "pair"]:
     """Of texts that follow each other, two by two."""
-    lengths = np.linalg.norm(both, axis=1, keepdims=True)
-    unit = both / np.maximum(lengths, np.finfo(float).tiny)
+    lengths = np.linalg.norm(text_vectors, axis=1, keepdims=True)
+    unit = text_vectors / np.maximum(lengths, np.finfo(float).tiny)
     cosines: Float[np.ndarray, "pair"] = (unit[::2] * unit[1::2]).sum(axis=1)
     return cosines
 
@@ -77,8 +77,8 @@ def _agreement(
 
 def _subsets(pairs: Sequence[Pair]) -> dict[str, Int[np.ndarray, "_"]]:
     """All pairs, and named subsets and (of scores) mirror pairs that can be told apart."""
-    found = {ALL: np.arange(len(pairs))}
+    parts = {ALL: np.arange(len(pairs))}
     for name in dict.fromkeys(pair.subset for pair in pairs if pair.subset):
-        found[name] = np.flatnonzero([pair.subset == name for pair in pairs])
-    found[MIRROR] = np.flatnonzero([pair.is_mirror and pair.label is None for pair in pairs])
-    return {name: own for name, own in found.items() if are_apart([pairs[int(i)] for i in own])}
+        parts[name] = np.flatnonzero([pair.subset == name for pair in pairs])
+    parts[MIRROR] = np.flatnonzero([pair.is_mirror and pair.label is None for pair in pairs])
+    return {name: rows for name, rows in parts.items() if are_apart([pairs[int(i)] for i in rows])}

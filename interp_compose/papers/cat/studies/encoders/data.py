@@ -104,8 +104,8 @@ def kept_spans(out: Path, digest: str, name: str) -> SpanTask:
     contexts = value["contexts"]
     splits = {
         split: tuple(
-            Question(own, question, contexts[number], tuple((at, text) for at, text in answers))
-            for own, question, number, answers in items
+            Question(key, question, contexts[number], tuple((at, text) for at, text in answers))
+            for key, question, number, answers in items
         )
         for split, items in value["splits"].items()
     }

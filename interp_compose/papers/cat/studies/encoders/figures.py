@@ -59,22 +59,22 @@ def scores_figure(summary: pd.DataFrame, metric: str, config: Mapping[str, Any])
     rows = summary[summary["metric"] == metric]
     readings = list(dict.fromkeys(rows["model"] + "\n" + rows["output"]))
     place = (rows["model"] + "\n" + rows["output"]).map(readings.index).astype(float)
-    several = rows["task"].nunique() > 1
+    has_several = rows["task"].nunique() > 1
     named = rows["subset"] + ", " + rows["embedding"] + rows.apply(_training, axis=1)
     titles = rows["task"].map(lambda task: TASKS.get(task, task))
-    named = titles + ": " + named if several else named
+    named = titles + ": " + named if has_several else named
     placed = rows.assign(place=place + beside(named), name=named)
     tasks = ", ".join(dict.fromkeys(titles))
     shown = {*rows["output"], *rows["subset"], *rows["embedding"]}
-    about = (
+    notes = (
         str(config.get("sample", "")).removeprefix(", "),
         *told_of_models(dict.fromkeys(rows["model"])),
-        *(told for name, told in READINGS.items() if name in shown),
+        *(note for name, note in READINGS.items() if name in shown),
     )
     return draw(
         Chart(
             title=f"{tasks}: {TITLES[metric]}",
-            subtitle=subtitle_of(n_seeds(config), *of_several(config, BARS), *about),
+            subtitle=subtitle_of(n_seeds(config), *of_several(config, BARS), *notes),
             x_title="",
             y_title=TITLES[metric],
             y_is_share=metric in ("accuracy", "exact_match"),

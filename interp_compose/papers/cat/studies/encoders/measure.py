@@ -66,7 +66,7 @@ def encoders(
     runs: str | os.PathLike[str],
     tasks: Mapping[str, PairTask | LabelledTask | SpanTask],
     out: str | os.PathLike[str],
-    asked: EncodersOptions,
+    options: EncodersOptions,
 ) -> EncoderScores:
     """Judge encoders that :func:`pretrain` trained, all seeds of them, on texts and pairs of texts.
 
@@ -92,7 +92,7 @@ def encoders(
         runs: the folder that they were trained in.
         tasks: from :func:`load_pairs`, :func:`load_labelled` and :func:`load_squad`, by name.
         out: folder for the runs: tasks, and what each measured.
-        asked: every option.
+        options: every option.
 
     Raises:
         OptionError: no task; a model, an output, an embedding or a way of tuning that is unknown or
@@ -103,25 +103,25 @@ def encoders(
         CorruptFileError: a run was altered after it was done.
         ModelError: runs failed; the others are kept. Names the first and its log.
     """
-    _check(tasks, asked)
-    opened = _opened(runs, asked)
-    labelled = _labelled(tasks, asked)
-    _check_shares(opened, labelled, asked.shares)
+    _check(tasks, options)
+    opened = _opened(runs, options)
+    labelled = _labelled(tasks, options)
+    _check_shares(opened, labelled, options.shares)
     out = make_folder(Path(out).absolute())
-    planned = _planned(opened, labelled, tasks, out, asked)
+    planned = _planned(opened, labelled, tasks, out, options)
     note_source(Path(runs), out)
-    folders = swept(SweepPlan(JUDGED, [asdict(run) for run in planned], None, JUDGE), out, asked)
+    folders = swept(SweepPlan(JUDGED, [asdict(run) for run in planned], None, JUDGE), out, options)
     rows = [row for folder in folders for row in read_json(folder / RESULT)["scores"]]
     trained = {each.folder.name: versions_of(each.folder) for each in opened}
     judged = {folder.name: versions_of(folder) for folder in folders}
     return EncoderScores(
-        config=_config(opened, tasks, asked),
+        config=_config(opened, tasks, options),
         frames={SCORES.name: SCORES.of(rows)},
         versions=gathered_versions({**judged, **trained}),
     )
 
 
-def _config(opened: Opened, tasks: Tasks, asked: EncodersOptions) -> dict[str, Any]:
+def _config(opened: Opened, tasks: Tasks, options: EncodersOptions) -> dict[str, Any]:
     """What a result says of itself."""
     return {
         "study": "encoders",
@@ -129,24 +129,24 @@ def _config(opened: Opened, tasks: Tasks, asked: EncodersOptions) -> dict[str, A
         "models": list(dict.fromkeys(each.run.model for each in opened)),
         "seeds": sorted({each.run.seed for each in opened}),
         "tasks": {name: dict(task.report) for name, task in tasks.items()},
-        "outputs": list(asked.outputs),
-        "embeddings": list(asked.embeddings),
-        "tuned": list(asked.tuned),
-        "shares": list(asked.shares),
-        "tuning": {way: _numbers(way, asked) for way in DEFAULTS},
-        "limit": asked.limit,
-        "sample": sample_note(asked.limit),
-        **({} if asked.models else left_out(opened)),
+        "outputs": list(options.outputs),
+        "embeddings": list(options.embeddings),
+        "tuned": list(options.tuned),
+        "shares": list(options.shares),
+        "tuning": {way: _numbers(way, options) for way in DEFAULTS},
+        "limit": options.limit,
+        "sample": sample_note(options.limit),
+        **({} if options.models else left_out(opened)),
     }
 
 
-def _numbers(way: str, asked: EncodersOptions) -> dict[str, Any]:
+def _numbers(way: str, options: EncodersOptions) -> dict[str, Any]:
     """How classifiers are trained, by default or as asked."""
     epochs, lr = DEFAULTS[way]
     return {
-        "epochs": epochs if asked.epochs is None else asked.epochs,
-        "lr": lr if asked.lr is None else asked.lr,
-        "batch_size": asked.batch_size,
+        "epochs": epochs if options.epochs is None else options.epochs,
+        "lr": lr if options.lr is None else options.lr,
+        "batch_size": options.batch_size,
     }
 
 
@@ -155,23 +155,23 @@ def _planned(
     classes: Mapping[str, LabelledTask],
     tasks: Tasks,
     out: Path,
-    asked: EncodersOptions,
+    options: EncodersOptions,
 ) -> list[JudgedRun]:
     """The runs, whose tasks are written where they are missing. What one reading of the texts
     serves is one run: all outputs and embeddings of an encoder that stays as it is."""
     pairs = {
-        name: keep(pairs_value(task, asked.limit), out)
+        name: keep(pairs_value(task, options.limit), out)
         for name, task in tasks.items()
         if isinstance(task, PairTask)
     }
     labelled = {name: keep(labelled_value(task), out) for name, task in classes.items()}
     again = {name: digest for name, digest in pairs.items() if name not in labelled}
     spans = {
-        name: keep(spans_value(task.limited(asked.limit)), out)
+        name: keep(spans_value(task.limited(options.limit)), out)
         for name, task in tasks.items()
         if isinstance(task, SpanTask)
     }
-    found: list[JudgedRun] = []
+    planned: list[JudgedRun] = []
     for run, folder in ((each.run, each.folder) for each in opened):
         files = read_json(folder / DONE, DONE_KEYS)["files"]
         one: dict[str, Any] = {
@@ -180,69 +180,69 @@ def _planned(
             "model": run.model,
             "seed": run.seed,
         }
-        whole: dict[str, Any] = {
-            "outputs": _outputs_of(run, asked),
-            "embeddings": list(asked.embeddings),
+        full: dict[str, Any] = {
+            "outputs": _outputs_of(run, options),
+            "embeddings": list(options.embeddings),
         }
         each = [
             {"outputs": [output], "embeddings": [embedding], "pairs": again}
-            for output, embedding in product(*whole.values())
+            for output, embedding in product(*full.values())
         ]
-        words: dict[str, Any] = {**whole, "embeddings": [WORDS]}
+        words: dict[str, Any] = {**full, "embeddings": [WORDS]}
         each_words = [{**words, "outputs": [output]} for output in words["outputs"]]
         for name in tasks:
             if name in pairs:
-                given: dict[str, Any] = {"task": name, "data": pairs[name], "tuned": "no"}
-                found.append(JudgedRun(**one, **given, **whole))
+                setup: dict[str, Any] = {"task": name, "data": pairs[name], "tuned": "no"}
+                planned.append(JudgedRun(**one, **setup, **full))
             trained = {**labelled, **spans}
-            for way, share in product(asked.tuned if name in trained else (), asked.shares):
-                given = {"task": name, "data": trained[name], "tuned": way, "share": float(share)}
-                given |= _numbers(way, asked)
-                at_once, apart = (words, each_words) if name in spans else (whole, each)
-                readings: list[dict[str, Any]] = [at_once] if way == "frozen" else apart
-                found += [JudgedRun(**one, **given, **reading) for reading in readings]
-    return found
+            for way, share in product(options.tuned if name in trained else (), options.shares):
+                setup = {"task": name, "data": trained[name], "tuned": way, "share": float(share)}
+                setup |= _numbers(way, options)
+                at_once, parts = (words, each_words) if name in spans else (full, each)
+                readings: list[dict[str, Any]] = [at_once] if way == "frozen" else parts
+                planned += [JudgedRun(**one, **setup, **reading) for reading in readings]
+    return planned
 
 
-def _labelled(tasks: Tasks, asked: EncodersOptions) -> dict[str, LabelledTask]:
+def _labelled(tasks: Tasks, options: EncodersOptions) -> dict[str, LabelledTask]:
     """What classifiers are trained on."""
-    found: dict[str, LabelledTask] = {}
+    labelled: dict[str, LabelledTask] = {}
     for name, task in tasks.items():
         if isinstance(task, LabelledTask):
-            found[name] = task
+            labelled[name] = task
         elif isinstance(task, PairTask) and task.train and task.train[0].label is not None:
-            found[name] = classes_of(name, task)
-    return {name: task.limited(asked.limit) for name, task in found.items()}
+            labelled[name] = classes_of(name, task)
+    return {name: task.limited(options.limit) for name, task in labelled.items()}
 
 
-def _opened(runs: str | os.PathLike[str], asked: EncodersOptions) -> list[FinishedEncoder]:
+def _opened(runs: str | os.PathLike[str], options: EncodersOptions) -> list[FinishedEncoder]:
     """The runs, model by model; each has an output that is asked for."""
-    opened = finished_encoders(runs, asked.models)
+    opened = finished_encoders(runs, options.models)
     for each in opened:
-        if not _outputs_of(each.run, asked):
+        if not _outputs_of(each.run, options):
             raise OptionError(
-                f"outputs={list(asked.outputs)!r}: the model {each.run.model!r} composes nothing "
+                f"outputs={list(options.outputs)!r}: the model {each.run.model!r} composes nothing "
                 "and has 'cont' alone; ask for that too, or leave the model out (models)"
             )
     return opened
 
 
-def _outputs_of(run: PretrainingRun, asked: EncodersOptions) -> list[str]:
-    return [one for one in asked.outputs if run.composes or one == "cont"]
+def _outputs_of(run: PretrainingRun, options: EncodersOptions) -> list[str]:
+    return [one for one in options.outputs if run.composes or one == "cont"]
 
 
-def _check(tasks: Tasks, asked: EncodersOptions) -> None:
-    check_options(asked.where, asked.workers, asked.slurm)
-    check_names("outputs", asked.outputs, OUTPUTS)
-    check_names("embeddings", asked.embeddings, EMBEDDINGS)
-    check_names("tuned", asked.tuned, TUNED[1:])
+def _check(tasks: Tasks, options: EncodersOptions) -> None:
+    check_options(options.where, options.workers, options.slurm)
+    check_names("outputs", options.outputs, OUTPUTS)
+    check_names("embeddings", options.embeddings, EMBEDDINGS)
+    check_names("tuned", options.tuned, TUNED[1:])
     for name in ("limit", "epochs", "batch_size"):
-        value = getattr(asked, name)
+        value = getattr(options, name)
         if value is not None and (not is_whole(value) or value < 1):
             raise OptionError(f"{name}={value!r}: expected a whole number, 1 or more")
-    if asked.lr is not None and not (math.isfinite(asked.lr) and asked.lr > 0):
-        raise OptionError(f"lr={asked.lr!r}: expected a finite number above 0")
-    shares = list(asked.shares)
+    if options.lr is not None and not (math.isfinite(options.lr) and options.lr > 0):
+        raise OptionError(f"lr={options.lr!r}: expected a finite number above 0")
+    shares = list(options.shares)
     if not shares or len({*shares}) < len(shares) or not all(0 < one <= 1 for one in shares):
         raise OptionError(
             f"shares={shares!r}: expected one or more numbers above 0 and up to 1, each once"
@@ -250,7 +250,7 @@ def _check(tasks: Tasks, asked: EncodersOptions) -> None:
     if not tasks:
         raise OptionError("tasks is empty: expected at least one, such as load_pairs('bird')")
     for name, task in tasks.items():
-        pairs = drawn(task.test, asked.limit) if isinstance(task, PairTask) else ()
+        pairs = drawn(task.test, options.limit) if isinstance(task, PairTask) else ()
         if isinstance(task, PairTask) and not are_apart(pairs):
             raise InputError(
                 f"the task {name!r} has {len(pairs)} test pairs whose scores or "
@@ -278,25 +278,25 @@ def tasks_of(text: str) -> dict[str, PairTask | LabelledTask | SpanTask]:
         OptionError: no NAME=PLACE, or a name twice; and as :func:`load_pairs`,
             :func:`load_labelled` and :func:`load_squad`.
     """
-    found: dict[str, PairTask | LabelledTask | SpanTask] = {}
+    tasks: dict[str, PairTask | LabelledTask | SpanTask] = {}
     for part in text.split(","):
         name, equals, place = part.partition("=")
-        if not (name and equals and place) or name in found:
+        if not (name and equals and place) or name in tasks:
             raise OptionError(
                 f"tasks={text!r}: {part!r}: expected NAME=FOLDER (bird, paws-qqp, {SQUAD}, "
                 f"{', '.join(names_of('labelled'))}) or NAME=FILE, by commas, each name once"
             )
         if name == SQUAD:
-            found[name] = load_squad(place)
+            tasks[name] = load_squad(place)
         elif name in names_of("labelled"):
             labelled = load_labelled(name, data_dir=place)
-            found[labelled.name] = labelled
+            tasks[labelled.name] = labelled
         elif Path(place).suffix in (".tsv", ".jsonl"):
-            found[name] = load_pairs(place)
+            tasks[name] = load_pairs(place)
         else:
             pairs = load_pairs(name, data_dir=place)
-            found[pairs.name] = pairs
-    return found
+            tasks[pairs.name] = pairs
+    return tasks
 
 
 def _shares_of(text: str) -> list[float]:
@@ -320,7 +320,7 @@ def run(command: EncodersCommand) -> EncoderScores:
             f"--out and --runs are both {output.out}; choose another --out, so that the tables of "
             "the training stay"
         )
-    asked = replace(
+    options = replace(
         command.study,
         models=None if command.models is None else command.models.split(","),
         outputs=command.outputs.split(","),
@@ -329,14 +329,16 @@ def run(command: EncodersCommand) -> EncoderScores:
         shares=_shares_of(command.shares),
     )
     tasks = tasks_of(command.tasks)
-    _check(tasks, asked)
-    opened = _opened(command.runs, asked)
-    _check_shares(opened, _labelled(tasks, asked), asked.shares)
-    config = _config(opened, tasks, asked)
+    _check(tasks, options)
+    opened = _opened(command.runs, options)
+    _check_shares(opened, _labelled(tasks, options), options.shares)
+    config = _config(opened, tasks, options)
     return run_grid(
         output,
         EncoderScores,
         config,
         AXES,
-        lambda bar: encoders(command.runs, tasks, output.out, **vars(replace(asked, progress=bar))),
+        lambda bar: encoders(
+            command.runs, tasks, output.out, **vars(replace(options, progress=bar))
+        ),
     )

@@ -59,29 +59,29 @@ class JudgedRun:
 
     def rows(self, out: Path, folder: Path) -> Iterator[Row]:
         """What is measured, of a study in ``out``."""
-        where = Path(read_signed(out / SOURCE)) / "runs" / self.encoder / MODEL
-        model = load_model(str(where))
+        path = Path(read_signed(out / SOURCE)) / "runs" / self.encoder / MODEL
+        model = load_model(str(path))
         assert isinstance(model, SmallEncoderModel)
         place = {"model": self.model, "seed": self.seed, "tuned": self.tuned, "share": self.share}
         place |= {"trained_on": NOTHING if self.tuned == "no" else self.task}
-        own: Iterator[Row] | list[Row]
+        task_rows: Iterator[Row] | list[Row]
         tuning = Tuning(self.epochs, self.lr, self.batch_size, self.seed)
         if self.tuned == "no":
             pairs = kept_pairs(out, self.data)
-            own = cosine_rows(model, pairs, self.outputs, self.embeddings)
+            task_rows = cosine_rows(model, pairs, self.outputs, self.embeddings)
         elif list(self.embeddings) == [WORDS]:
             spans = kept_spans(out, self.data, self.task)
-            kept = folder if self.tuned == "end-to-end" else None
-            own = span_rows(model, spans, self.outputs, self.share, tuning, kept)
+            checkpoint_folder = folder if self.tuned == "end-to-end" else None
+            task_rows = span_rows(model, spans, self.outputs, self.share, tuning, checkpoint_folder)
         else:
             task = kept_labelled(out, self.data, self.task)
             if self.tuned == "frozen":
-                given = (self.outputs, self.embeddings, self.share, tuning)
-                own = frozen_rows(model, task, *given)
+                settings = (self.outputs, self.embeddings, self.share, tuning)
+                task_rows = frozen_rows(model, task, *settings)
             else:
                 output, embedding = cast(Output, self.outputs[0]), self.embeddings[0]
-                own = tuned_rows(model, task, output, embedding, self.share, tuning, folder)
-        for row in own:
+                task_rows = tuned_rows(model, task, output, embedding, self.share, tuning, folder)
+        for row in task_rows:
             yield {**place, "task": self.task, **row}
         for name, digest in self.pairs.items():
             pairs = kept_pairs(out, digest)

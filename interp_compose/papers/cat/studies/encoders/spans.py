@@ -62,7 +62,7 @@ def span_rows(
     others. With a ``folder``, for its checkpoints, the encoder is trained as well: of one output
     then, and ``model`` is the tuned one afterwards. Without, it stays as it is."""
     train = task.split("train")
-    own = windows_of(model, [train[i] for i in nested(len(train), share, tuning.seed)])
+    train_windows = windows_of(model, [train[i] for i in nested(len(train), share, tuning.seed)])
     tests = {
         split: windows_of(model, task.split(split))
         for split in ("test", *ADVERSARIAL)
@@ -70,19 +70,20 @@ def span_rows(
     }
     for output in cast("Sequence[Output]", outputs):
         head = SpanHead(model.d_model, seed=tuning.seed).to(model.device)
-        read: dict[str, Inputs] = {"train": own, **tests}
+        read: dict[str, Inputs] = {"train": train_windows, **tests}
         trained: nn.Module = TunedSpans(model.lens, output, head)
         if folder is None:
-            trained, scale = head, scale_of(own, output)
-            named = {"train": own, **tests}
+            trained, scale = head, scale_of(train_windows, output)
+            named = {"train": train_windows, **tests}
             read = {split: FrozenWords(one, output, *scale) for split, one in named.items()}
         checkpoints = None if folder is None else checkpoints_together([folder])
-        objective, config = SpanTraining(read["train"], own.ends()), tuning.config(validated=False)
+        objective = SpanTraining(read["train"], train_windows.ends())
+        config = tuning.config(validated=False)
         run_training(Trainer(trained, objective, config), checkpoints=checkpoints, progress=False)
         trained.eval()
         for split, windows in tests.items():
-            given = answers(trained, windows, read[split])
-            yield from _scored(output, split, windows, given)
+            predicted = answers(trained, windows, read[split])
+            yield from _scored(output, split, windows, predicted)
 
 
 @torch.no_grad()
@@ -98,11 +99,11 @@ def scale_of(
     for first in range(0, len(windows.windows), BATCH):
         last = min(first + BATCH, len(windows.windows))
         vectors, words = plain.batch(np.arange(first, last))
-        own = vectors[words > 0].double().cpu()
-        n += len(own)
-        sums[0] += own.sum(dim=0)
-        sums[1] += own.square().sum(dim=0)
-        sums[2] = torch.maximum(sums[2], own.abs().amax(dim=0)) if len(own) else sums[2]
+        of_words = vectors[words > 0].double().cpu()
+        n += len(of_words)
+        sums[0] += of_words.sum(dim=0)
+        sums[1] += of_words.square().sum(dim=0)
+        sums[2] = torch.maximum(sums[2], of_words.abs().amax(dim=0)) if len(of_words) else sums[2]
     mean = sums[0] / max(n, 1)
     deviation = (sums[1] / max(n, 1) - mean.square()).clamp(min=0).sqrt()
     scale = torch.from_numpy(standard_scale(deviation.numpy(), sums[2].numpy()))
@@ -121,8 +122,8 @@ def answers(model: nn.Module, windows: QuestionWindows, inputs: Inputs) -> list[
     best: dict[int, tuple[float, str]] = {}
     order = np.argsort(windows.lengths, kind="stable")
     for start in range(0, len(order), BATCH):
-        own = order[start : start + BATCH]
-        batch = [one.to(device) for one in inputs.batch(own)]
+        indices = order[start : start + BATCH]
+        batch = [one.to(device) for one in inputs.batch(indices)]
         outputs, words = model(*batch), batch[-1]
         if not bool(outputs[words >= 0].isfinite().all()):
             raise NonFiniteError(
@@ -130,7 +131,7 @@ def answers(model: nn.Module, windows: QuestionWindows, inputs: Inputs) -> list[
             )
         scores, spans = best_spans(outputs, words)
         for window, score, (first, last) in zip(
-            own.tolist(), scores.tolist(), spans.tolist(), strict=True
+            indices.tolist(), scores.tolist(), spans.tolist(), strict=True
         ):
             question = windows.windows[window].question
             if first and score > best.get(question, (-np.inf, ""))[0]:
@@ -153,13 +154,13 @@ def worst(questions: Sequence[Question], values: Sequence[float]) -> list[int]:
 
 
 def _scored(
-    output: str, split: str, windows: QuestionWindows, given: Sequence[str]
+    output: str, split: str, windows: QuestionWindows, predicted: Sequence[str]
 ) -> Iterator[Row]:
     """Means over questions; with adversarial sentences, over each question's worst variant."""
     questions = windows.questions
     right = [[text for _, text in one.answers] for one in questions]
     exact, f1 = (
-        np.array([metric(one, own) for one, own in zip(given, right, strict=True)])
+        np.array([metric(one, texts) for one, texts in zip(predicted, right, strict=True)])
         for metric in (exact_match, token_f1)
     )
     chosen = list(range(len(questions))) if split == "test" else worst(questions, f1.tolist())

@@ -62,8 +62,8 @@ class Tuning:
         the weights of the epoch that is best on them are kept, as in CAT (section 5.1), else the
         last."""
         patience = self.epochs + 2 if validated else None  # never reached: all epochs are trained
-        about = {"epochs": self.epochs, "lr": self.lr, "batch_size": self.batch_size}
-        return TrainConfig(**about, decay_vectors=False, patience=patience, seed=self.seed)  # type: ignore[arg-type]
+        settings = {"epochs": self.epochs, "lr": self.lr, "batch_size": self.batch_size}
+        return TrainConfig(**settings, decay_vectors=False, patience=patience, seed=self.seed)  # type: ignore[arg-type]
 
 
 def target_of(items: Sequence[LabelledText]) -> Target:
@@ -96,16 +96,16 @@ def frozen_rows(
     chosen = nested(len(task.split("train")), share, tuning.seed)
     for output in outputs:
         for embedding in embeddings:
-            own = {split: found[output, embedding] for split, (found, _) in read.items()}
-            train = own["train"][chosen]
+            by_split = {split: arrays[output, embedding] for split, (arrays, _) in read.items()}
+            train = by_split["train"][chosen]
             inputs: dict[str, Inputs] = {
                 split: Scaled.of(train if split == "train" else values, train)
-                for split, values in own.items()
+                for split, values in by_split.items()
             }
             objective = _objective(task, inputs, chosen)
             head = ClassifierHead(train.shape[1], objective.targets.width, seed=tuning.seed)
             _train(head, objective, tuning, None)
-            cut = {split: found for split, (_, found) in read.items()}
+            cut = {split: is_cut for split, (_, is_cut) in read.items()}
             yield from _scored(head, task, objective.targets, inputs, cut, output, embedding)
 
 
@@ -130,7 +130,7 @@ def tuned_rows(
     head = ClassifierHead(model.d_model, objective.targets.width, seed=tuning.seed)
     tuned = TunedEncoder(model.lens, output, embedding, head).to(model.device)
     _train(tuned, objective, tuning, folder)
-    cut = {split: own.cut for split, own in texts.items()}
+    cut = {split: split_texts.cut for split, split_texts in texts.items()}
     return list(_scored(tuned, task, objective.targets, inputs, cut, output, embedding))
 
 
@@ -169,15 +169,15 @@ def _scored(
         if split not in inputs:
             continue
         target = target_of(task.split(split))
-        found = predictions(model, inputs[split], targets)
+        predicted = predictions(model, inputs[split], targets)
         for metric in task.metrics:
-            value = classified(metric, found, target)
+            value = classified(metric, predicted, target)
             yield score_row(output, embedding, name, metric, value, cut[split])
         if "accuracy" not in task.metrics:
             continue
         for number, label in enumerate(task.labels):
-            own = target == number
-            if own.any():
+            is_label = target == number
+            if is_label.any():
                 named = f"label {label}" if split == "test" else f"{name}, label {label}"
-                right = float((found[own] == number).mean())
-                yield score_row(output, embedding, named, "accuracy", right, cut[split][own])
+                right = float((predicted[is_label] == number).mean())
+                yield score_row(output, embedding, named, "accuracy", right, cut[split][is_label])

@@ -50,10 +50,11 @@ def texts_of(model: SmallEncoderModel, texts: Sequence[tuple[str, ...]]) -> Text
     What is longer than the model's context loses tokens at the end of its longer text, as
     tokenizers of Hugging Face do it ("longest_first"). Names of special tokens in a text are text.
     """
-    flat = iter(model.tokenizer.pieces([text for own in texts for text in own]))
-    pieces = [[next(flat) for _ in own] for own in texts]
-    cut = np.array([sum(map(len, own)) + len(own) + 1 > model.n_ctx for own in pieces], dtype=bool)
-    return Texts(model, [_framed(model, own) for own in pieces], cut)
+    flat = iter(model.tokenizer.pieces([text for parts in texts for text in parts]))
+    pieces = [[next(flat) for _ in parts] for parts in texts]
+    lengths = [sum(map(len, parts)) + len(parts) + 1 for parts in pieces]  # with special tokens
+    cut = np.array([length > model.n_ctx for length in lengths], dtype=bool)
+    return Texts(model, [_framed(model, parts) for parts in pieces], cut)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,28 +106,28 @@ def vectors(
     """
     read = texts_of(model, texts)
     order = np.argsort(read.lengths, kind="stable")
-    found: Vectors = {
+    by_reading: Vectors = {
         (output, embedding): np.zeros((len(texts), model.d_model))
         for output in outputs
         for embedding in embeddings
     }
     readers = {one: reader(one) for one in embeddings}
     for first in range(0, len(order), BATCH):
-        own = order[first : first + BATCH]
-        tokens, mask, segments = (one.to(model.device) for one in read.batch(own))
+        indices = order[first : first + BATCH]
+        tokens, mask, segments = (one.to(model.device) for one in read.batch(indices))
         last = model.lens(tokens, mask, segments)[-1]
         for output in outputs:
             hidden = last.of(output)
-            for embedding, of in readers.items():
-                vector = of(hidden, mask, torch.zeros_like(mask))
-                found[output, embedding][own] = vector.double().cpu()
-    for (output, embedding), values in found.items():
+            for embedding, read_hidden in readers.items():
+                vector = read_hidden(hidden, mask, torch.zeros_like(mask))
+                by_reading[output, embedding][indices] = vector.double().cpu()
+    for (output, embedding), values in by_reading.items():
         if not np.isfinite(values).all():
             raise NonFiniteError(
                 f"{model.name!r}: vectors of the output {output!r}, embedding {embedding!r}, have "
                 "NaN or infinite values; train it again with a lower learning rate"
             )
-    return found, read.cut
+    return by_reading, read.cut
 
 
 def reader(embedding: str) -> EmbeddingReader:
@@ -138,11 +139,11 @@ def _framed(
     model: SmallEncoderModel, texts: Sequence[Sequence[int]]
 ) -> tuple[list[int], list[int]]:
     """Tokens and segments, ``[CLS]`` first and ``[SEP]`` after each text, cut to the context."""
-    kept = [list(ids) for ids in texts]
-    while sum(map(len, kept)) + len(kept) + 1 > model.n_ctx:
-        max(kept, key=len).pop()
+    pieces = [list(ids) for ids in texts]
+    while sum(map(len, pieces)) + len(pieces) + 1 > model.n_ctx:
+        max(pieces, key=len).pop()
     tokens, segments = [int(model.tokenizer.cls_token_id)], [0]
-    for number, ids in enumerate(kept):
+    for number, ids in enumerate(pieces):
         tokens += [*ids, int(model.tokenizer.sep_token_id)]
         segments += [number] * (len(ids) + 1)
     return tokens, segments

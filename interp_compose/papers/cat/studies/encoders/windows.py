@@ -68,16 +68,16 @@ class QuestionWindows:
     def ends(self) -> Int[np.ndarray, "window 2"]:
         """The positions of the first and last word of each question's first answer, in each window
         that has it whole; that of [CLS] in others."""
-        found = np.full((len(self.windows), 2), NO_ANSWER)
+        positions = np.full((len(self.windows), 2), NO_ANSWER)
         answers = [
-            _words_of(own, *question.answers[0])
-            for own, question in zip(self.characters, self.questions, strict=True)
+            _words_of(spans, *question.answers[0])
+            for spans, question in zip(self.characters, self.questions, strict=True)
         ]
         for number, one in enumerate(self.windows):
             inside = [word - one.first for word in answers[one.question]]
             if inside and min(inside) >= 0 and max(inside) < len(one.begins):
-                found[number] = one.begins[inside]
-        return found
+                positions[number] = one.begins[inside]
+        return positions
 
     def text(self, window: int, first: int, last: int) -> str:
         """What the context has from one word to another, numbered as in :meth:`batch`."""
@@ -96,24 +96,24 @@ def windows_of(model: SmallEncoderModel, questions: Sequence[Question]) -> Quest
     """
     contexts = list(dict.fromkeys(one.context for one in questions))
     read = dict(zip(contexts, model.tokenizer.located(contexts), strict=True))
-    asked = model.tokenizer.pieces([one.question for one in questions])
+    question_ids = model.tokenizer.pieces([one.question for one in questions])
     most = (model.n_ctx - SPECIAL) // 2
     begins, places = {}, {}
     for context, (ids, characters) in read.items():
         tokens = np.array(ids, dtype=int)
         starts = np.flatnonzero(~model.lens.continues.cpu().numpy()[tokens])
         begins[context] = [*starts.tolist(), len(ids)]
-        where = np.array(characters, dtype=int).reshape(-1, 2)
-        after = np.array(begins[context][1:], dtype=int)
-        places[context] = np.stack([where[starts, 0], where[after - 1, 1]], axis=1)
+        offsets = np.array(characters, dtype=int).reshape(-1, 2)
+        word_ends = np.array(begins[context][1:], dtype=int)
+        places[context] = np.stack([offsets[starts, 0], offsets[word_ends - 1, 1]], axis=1)
     windows = [
         window
-        for number, (one, ids) in enumerate(zip(questions, asked, strict=True))
+        for number, (one, ids) in enumerate(zip(questions, question_ids, strict=True))
         for window in _cut(
             model, number, ids[:most], np.array(read[one.context][0], int), begins[one.context]
         )
     ]
-    cut = np.array([len(ids) > most for ids in asked], dtype=bool)
+    cut = np.array([len(ids) > most for ids in question_ids], dtype=bool)
     return QuestionWindows(
         model, questions, windows, [places[one.context] for one in questions], cut
     )
@@ -156,25 +156,25 @@ def word_vectors(
 def _words_of(characters: Int[np.ndarray, "word 2"], start: int, text: str) -> list[int]:
     """The first and the last word that have a character of an answer; none where no word has."""
     touched = (characters[:, 1] > start) & (characters[:, 0] < start + len(text))
-    found = np.flatnonzero(touched).tolist()
-    return [found[0], found[-1]] if found else []
+    words = np.flatnonzero(touched).tolist()
+    return [words[0], words[-1]] if words else []
 
 
 def _cut(
     model: SmallEncoderModel,
     number: int,
-    asked: Sequence[int],
+    question: Sequence[int],
     ids: Int[np.ndarray, "token"],
     begins: Sequence[int],
 ) -> Iterator[Window]:
     """The windows of a question; ``begins`` has the end of the context last."""
     cls, sep = int(model.tokenizer.cls_token_id), int(model.tokenizer.sep_token_id)
-    head = np.array([cls, *asked, sep])
-    room = model.n_ctx - SPECIAL - len(asked)
+    head = np.array([cls, *question, sep])
+    room = model.n_ctx - SPECIAL - len(question)
     for first, last in _parts(begins, room):
-        own = ids[begins[first] : begins[last]][:room]
+        context = ids[begins[first] : begins[last]][:room]
         places = np.array(begins[first:last], dtype=int) - begins[first] + len(head)
-        yield Window(number, first, np.concatenate([head, own, [sep]]), len(head), places)
+        yield Window(number, first, np.concatenate([head, context, [sep]]), len(head), places)
 
 
 def _parts(begins: Sequence[int], room: int) -> Iterator[tuple[int, int]]:

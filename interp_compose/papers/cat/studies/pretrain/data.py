@@ -138,17 +138,17 @@ def kept(out: Path, digest: str) -> PretrainingData:
         raise CorruptFileError(
             f"{damaged} Or delete {folder}, and call the study again."
         ) from damaged
-    about = read_json(folder / ABOUT)
-    tokenizer = WordPieceTokenizer(json.dumps(about["tokenizer"]))
+    record = read_json(folder / ABOUT)
+    tokenizer = WordPieceTokenizer(json.dumps(record["tokenizer"]))
     parts = {part: _read(folder, part, _kind(tokenizer)) for part in PARTS}
-    guiding, held_out_words = _sides(about["sememes"])
+    guiding, held_out_words = _sides(record["sememes"])
     return PretrainingData(
         tokenizer,
         parts["train"],
         parts["held_out"],
         guiding,
         held_out_words,
-        about["report"],
+        record["report"],
     )
 
 
@@ -158,7 +158,7 @@ def _sides(kept_sememes: Mapping[str, Any] | None) -> tuple[Sememes | None, Seme
     guiding, held_out = (
         Sememes(
             tuple(kept_sememes["names"]),
-            {word: tuple(own) for word, own in kept_sememes[side].items()},
+            {word: tuple(word_sememes) for word, word_sememes in kept_sememes[side].items()},
         )
         for side in SIDES
     )
@@ -180,12 +180,12 @@ def sememes_by_tokens(
     """The sememes of the words that are one word of this vocabulary, by the word's tokens."""
     goes_on, unknown = continuing(tokenizer), tokenizer.unk_token_id
     words = list(sememes.words)
-    found: dict[tuple[int, ...], tuple[int, ...]] = {}
+    by_tokens: dict[tuple[int, ...], tuple[int, ...]] = {}
     for word, pieces in zip(words, tokenizer.pieces(words), strict=True):
         ids = tuple(pieces)
         if ids and unknown not in ids and not goes_on[ids[0]] and all(goes_on[i] for i in ids[1:]):
-            found[ids] = sememes.words[word]
-    return found
+            by_tokens[ids] = sememes.words[word]
+    return by_tokens
 
 
 def _tokenizer_of(
@@ -240,10 +240,10 @@ def _annotated(
     """How many sememes there are, and annotated words of this vocabulary."""
     if split is None:
         return {}
-    found = {"sememes": len(split[0].names)}
+    counts = {"sememes": len(split[0].names)}
     for name, side in zip(SIDES, split, strict=True):
-        found[f"{name}_words"] = len(lexicon_of(tokenizer, side).keys)
-    return found
+        counts[f"{name}_words"] = len(lexicon_of(tokenizer, side).keys)
+    return counts
 
 
 def _check_pairs(
@@ -268,10 +268,10 @@ def _tokens_of(
     documents = _in_parts(source, options, None)
     while batch := list(islice(documents, AT_ONCE)):
         lines = [[line for line in text.split("\n") if line.strip()] for _, text in batch]
-        flat = [line for own in lines for line in own]
+        flat = [line for document in lines for line in document]
         encoded = iter(tokenizer.pieces(flat))
-        for (part, _), own in zip(batch, lines, strict=True):
-            yield part, list(islice(encoded, len(own)))
+        for (part, _), document in zip(batch, lines, strict=True):
+            yield part, list(islice(encoded, len(document)))
 
 
 def _make(
@@ -295,8 +295,8 @@ def _make(
     if split is not None:
         sides = {name: dict(side.words) for name, side in zip(SIDES, split, strict=True)}
         kept_sememes = {"names": list(split[0].names), **sides}
-    about = {"tokenizer": tokenizer.saved(), "sememes": kept_sememes, "report": report}
-    atomic_write(folder / ABOUT, json_bytes(about))
+    record = {"tokenizer": tokenizer.saved(), "sememes": kept_sememes, "report": report}
+    atomic_write(folder / ABOUT, json_bytes(record))
     names = sorted(path.name for path in folder.iterdir())
     write_sums(folder / SUMS, digests_of(folder, names))
 
@@ -335,13 +335,13 @@ class _Writer:
 
     def add(self, sentences: Iterable[list[int]]) -> None:
         """One document."""
-        before = len(self.starts)
+        n_starts = len(self.starts)
         for ids in sentences:
             if ids:
                 self.file.write(np.array(ids, dtype=self.kind).tobytes())
                 self.n_tokens += len(ids)
                 self.starts.append(self.n_tokens)
-        if len(self.starts) > before:
+        if len(self.starts) > n_starts:
             self.documents.append(self.n_sentences)
 
     def finish(self) -> None:
@@ -360,8 +360,8 @@ def _read(folder: Path, part: str, kind: np.dtype[Any]) -> Sentences:
     kinds = {"tokens": kind, "starts": np.dtype("<i8"), "documents": np.dtype("<i8")}
     try:
         mapped = {
-            name: np.memmap(folder / f"{part}.{name}", dtype=own, mode="r")
-            for name, own in kinds.items()
+            name: np.memmap(folder / f"{part}.{name}", dtype=dtype, mode="r")
+            for name, dtype in kinds.items()
         }
     except (OSError, ValueError) as error:
         raise CorruptFileError(

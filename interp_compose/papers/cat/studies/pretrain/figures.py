@@ -21,11 +21,11 @@ COMPOSED: Final = {
 
 def told_of_models(models: Iterable[str]) -> list[str]:
     """What composes in each, and each control, once."""
-    found = []
+    parts = []
     for model in models:
         name, _, end = model.rpartition("-")
-        found += [name, end] if end in COMPOSED and name else [model]
-    return [COMPOSED[one] for one in dict.fromkeys(found) if one in COMPOSED]
+        parts += [name, end] if end in COMPOSED and name else [model]
+    return [COMPOSED[one] for one in dict.fromkeys(parts) if one in COMPOSED]
 
 
 def loss_figure(curve: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:

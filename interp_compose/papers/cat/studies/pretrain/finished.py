@@ -34,23 +34,23 @@ class FinishedEncoder:
 
     def model(self) -> SmallEncoderModel:
         """The model as it was at the end."""
-        found = load_model(str(self.folder / MODEL))
-        assert isinstance(found, SmallEncoderModel)
-        return found
+        model = load_model(str(self.folder / MODEL))
+        assert isinstance(model, SmallEncoderModel)
+        return model
 
 
 def finished_encoders(
     runs: str | os.PathLike[str],
     models: Sequence[str] | None,
     *,
-    of: Callable[[PretrainingRun], bool] = lambda run: True,
+    condition: Callable[[PretrainingRun], bool] = lambda run: True,
 ) -> list[FinishedEncoder]:
     """The finished runs of all seeds, model by model; each model has every seed.
 
     Args:
         runs: what was ``out`` of :func:`.pretrain`.
-        models: in this order; None: all that are finished and that ``of`` accepts.
-        of: which of all runs are opened where no models are named.
+        models: in this order; None: all that are finished and that ``condition`` accepts.
+        condition: which of all runs are opened where no models are named.
 
     Raises:
         OptionError: a model that is not there, or named twice.
@@ -58,21 +58,21 @@ def finished_encoders(
         InputError: it holds another sweep, runs of another version, or runs of several settings.
         CorruptFileError: a run's files were altered after it was done.
     """
-    found = finished_of_all(runs, PretrainingRun, work=WORK, command=COMMAND, varies=PLACE)
-    there = {(run.model, run.seed): FinishedEncoder(run, folder) for run, folder in found}
-    names = list(dict.fromkeys(run.model for run, _ in found))
+    finished = finished_of_all(runs, PretrainingRun, work=WORK, command=COMMAND, varies=PLACE)
+    encoders = {(run.model, run.seed): FinishedEncoder(run, folder) for run, folder in finished}
+    names = list(dict.fromkeys(run.model for run, _ in finished))
     if models is not None:
         check_names("models", models, names)
         names = list(models)
     else:
-        names = list(dict.fromkeys(run.model for run, _ in found if of(run)))
-    seeds = sorted({seed for model, seed in there if model in names})
+        names = list(dict.fromkeys(run.model for run, _ in finished if condition(run)))
+    seeds = sorted({seed for model, seed in encoders if model in names})
     for model in names:
-        missing = [seed for seed in seeds if (model, seed) not in there]
+        missing = [seed for seed in seeds if (model, seed) not in encoders]
         if missing:
             raise MissingDataError(
                 f"{runs} holds no finished run of {model!r} of the seeds "
                 f"{', '.join(map(str, missing))}, which other models have; give the command "
                 f"`{COMMAND}` that fills it again, or leave the model out"
             )
-    return [there[model, seed] for model in names for seed in seeds]
+    return [encoders[model, seed] for model in names for seed in seeds]

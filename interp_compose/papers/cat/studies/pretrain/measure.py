@@ -74,7 +74,7 @@ def pretrain(
     source: str | os.PathLike[str],
     models: Sequence[str],
     out: str | os.PathLike[str],
-    asked: PretrainOptions,
+    options: PretrainOptions,
 ) -> Pretrained:
     """Pre-train encoders on a text, and measure BERT's tasks on documents that are held out.
 
@@ -96,7 +96,7 @@ def pretrain(
             "cat-last-mlp" (as many parameters in an MLP, without codes). Others are compared with
             the first.
         out: folder for the runs: data, histories and weights.
-        asked: every option.
+        options: every option.
 
     Raises:
         MissingDataError, DataFormatError: no text, or none in UTF-8.
@@ -107,19 +107,19 @@ def pretrain(
             ``out`` holds another sweep.
         ModelError: runs failed; the others are kept. Names the first and its log.
     """
-    check_options(asked.where, asked.workers, asked.slurm)
-    check_where(asked.where)
+    check_options(options.where, options.workers, options.slurm)
+    check_where(options.where)
 
-    def result(asked: PretrainOptions) -> Pretrained:
-        runs, config = _planned(Path(source), Path(out).absolute(), models, asked)
+    def result(options: PretrainOptions) -> Pretrained:
+        runs, config = _planned(Path(source), Path(out).absolute(), models, options)
         plan = SweepPlan(WORK, [asdict(run) for run in runs], None, TRAIN)
-        return result_of_grid(Pretrained, plan, PLACE, config, out, asked)
+        return result_of_grid(Pretrained, plan, PLACE, config, out, options)
 
     if is_follower():
         follow(train_part)
-        return result(replace(asked, progress=False))  # every run is done
+        return result(replace(options, progress=False))  # every run is done
     with leading():
-        return result(asked)
+        return result(options)
 
 
 class _Asked(NamedTuple):
@@ -127,73 +127,75 @@ class _Asked(NamedTuple):
     model that training starts from; and what a result says of all that."""
 
     runs: list[PretrainingRun]
-    options: DataOptions
+    data_options: DataOptions
     start: SmallEncoderModel | None
-    about: dict[str, Any]
+    config: dict[str, Any]
 
 
-def _asked(models: Sequence[str], asked: PretrainOptions) -> _Asked:
+def _resolved(models: Sequence[str], options: PretrainOptions) -> _Asked:
     """Refuse what cannot be."""
     if not models:
         raise OptionError("models is empty: expected at least one, such as 'bert'")
     for model in models:
         if models.count(model) > 1:
             raise OptionError(f"models name {model!r} more than once; each run is done once")
-    training = asked.run or EncoderTraining()
-    shape, vocab_size, about, start = asdict(training), asked.vocab_size, {}, None
-    if asked.model is not None:
-        start = encoder_from_bert(asked.model)
+    training = options.run or EncoderTraining()
+    shape, vocab_size, config, start = asdict(training), options.vocab_size, {}, None
+    if options.model is not None:
+        start = encoder_from_bert(options.model)
         if start.lens.cfg.n_segments < 2:
             raise CapabilityError(
-                f"the config of {asked.model.name!r} states type_vocab_size = 1: expected 2 or "
+                f"the config of {options.model.name!r} states type_vocab_size = 1: expected 2 or "
                 "more, since pre-training reads two sentences at once"
             )
-        own = {name: getattr(start.lens.cfg, name) for name in SHAPE}
-        check_shape_left_out(asked.model, own, training, EncoderTraining())
+        given_shape = {name: getattr(start.lens.cfg, name) for name in SHAPE}
+        check_shape_left_out(options.model, given_shape, training, EncoderTraining())
         start.tokenizer = WordPieceTokenizer.of(start.tokenizer)
         size = {"vocab_size": len(start.tokenizer)}
-        check_shape_left_out(asked.model, size, asked, PretrainOptions())
-        vocab_size, about = size["vocab_size"], {"model": asked.model.name}
-        shape |= own
+        check_shape_left_out(options.model, size, options, PretrainOptions())
+        vocab_size, config = size["vocab_size"], {"model": options.model.name}
+        shape |= given_shape
     digest: dict[str, Any] = {} if start is None else {"start": weights_digest(start)}
     runs = [
         PretrainingRun(**shape, **digest, data="", model=model, seed=seed)
-        for seed in seeds_of(asked)
+        for seed in seeds_of(options)
         for model in models
     ]
     known: dict[tuple[EncoderConfig, tuple[bool, ...]], str] = {}
     for run in runs[: len(models)]:
-        config = run.check(vocab_size, asked.sememes, None if start is None else start.lens.cfg)
-        composing = tuple(map(config.composes, range(config.n_layers)))
-        other = known.setdefault((replace(config, composition="none"), composing), run.model)
+        cfg = run.check(vocab_size, options.sememes, None if start is None else start.lens.cfg)
+        composing = tuple(map(cfg.composes, range(cfg.n_layers)))
+        other = known.setdefault((replace(cfg, composition="none"), composing), run.model)
         if other != run.model:
             raise OptionError(
                 f"models name {other!r} and {run.model!r}, which are the same model with these "
                 "options; leave one of them out"
             )
-    options = DataOptions(
-        documents=asked.documents,
-        held_out=asked.held_out,
+    data_options = DataOptions(
+        documents=options.documents,
+        held_out=options.held_out,
         vocab_size=vocab_size,
-        held_out_words=asked.held_out_words,
+        held_out_words=options.held_out_words,
     )
-    about = {"study": WORK, **shape, **vars(options), **about, **digest}
-    return _Asked(runs, options, start, about)
+    config = {"study": WORK, **shape, **vars(data_options), **config, **digest}
+    return _Asked(runs, data_options, start, config)
 
 
 def _planned(
-    source: Path, out: Path, models: Sequence[str], asked: PretrainOptions
+    source: Path, out: Path, models: Sequence[str], options: PretrainOptions
 ) -> tuple[list[PretrainingRun], dict[str, Any]]:
     """The runs, and what a result says of itself; the data, and the model that they start from, are
     written where they are missing."""
-    runs, options, start, about = _asked(models, asked)
+    runs, data_options, start, settings = _resolved(models, options)
     given = None if start is None else start.tokenizer
-    digest, report = prepared(source, asked.sememes, options, out, n_ctx=runs[0].n_ctx, given=given)
+    digest, report = prepared(
+        source, options.sememes, data_options, out, n_ctx=runs[0].n_ctx, given=given
+    )
     if start is not None:
         keep_start(start, out)
     runs = [replace(run, data=digest) for run in runs]
     config = {
-        **about,
+        **settings,
         "task": source.resolve().name.partition(".")[0],
         "data": digest,
         "data_report": report,
@@ -213,7 +215,7 @@ def run(command: PretrainCommand) -> Pretrained:
             f"--paper states a shape, and --model {command.model} has its own: leave one of them "
             "out"
         )
-    given = {
+    arguments = {
         **vars(command.grid),
         "documents": source.documents,
         "held_out": source.held_out,
@@ -223,17 +225,18 @@ def run(command: PretrainCommand) -> Pretrained:
         "model": None if command.model is None else load_model(command.model),
         "run": command.run,
     }
-    asked, text = PretrainOptions(**given), source.data_dir
+    options, text = PretrainOptions(**arguments), source.data_dir
     models = command.models.split(",")
-    about = _asked(models, asked).about
+    settings = _resolved(models, options).config
     if is_follower():
-        return pretrain(text, models, output.out, **{**given, "progress": False})
-    check_folder(output.out, Pretrained, about, overwrite=output.overwrite)  # before data are made
-    _, config = _planned(text, output.out.absolute(), models, asked)
+        return pretrain(text, models, output.out, **{**arguments, "progress": False})
+    # before data are made
+    check_folder(output.out, Pretrained, settings, overwrite=output.overwrite)
+    _, config = _planned(text, output.out.absolute(), models, options)
     return run_grid(
         output,
         Pretrained,
         config,
         AXES,
-        lambda bar: pretrain(text, models, output.out, **{**given, "progress": bar}),
+        lambda bar: pretrain(text, models, output.out, **{**arguments, "progress": bar}),
     )

@@ -248,10 +248,10 @@ class Pretrained(StudyResult):
         """The loss of masked tokens over training, and the codes of a word."""
         from interp_compose.papers.cat.studies.pretrain import figures
 
-        found = {"pretrain_curve": figures.loss_figure(self.frames["curve"], self.config)}
+        charts = {"pretrain_curve": figures.loss_figure(self.frames["curve"], self.config)}
         if len(self.frames["codes_curve"]):
-            found["pretrain_codes"] = figures.codes_figure(self.frames["codes_curve"], self.config)
-        return found
+            charts["pretrain_codes"] = figures.codes_figure(self.frames["codes_curve"], self.config)
+        return charts
 
 
 def _long(held_out: pd.DataFrame) -> pd.DataFrame:

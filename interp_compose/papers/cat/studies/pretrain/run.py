@@ -76,10 +76,10 @@ class PretrainingRun(EncoderTraining):
                 "give the folder of annotations (sememes), or leave the model out"
             )
         last = {"n_last_codes": None if sememes is None else len(sememes.names)}
-        own = _of(self, EncoderConfig) | dict(VARIANTS[self.model]) | last
+        shape = _of(self, EncoderConfig) | dict(VARIANTS[self.model]) | last
         if start is None:
-            return EncoderConfig(d_vocab=d_vocab, **own)
-        return replace(start, **{name: own[name] for name in own if name not in (*SHAPE, "n_ctx")})
+            return EncoderConfig(d_vocab=d_vocab, **shape)
+        return replace(start, **{name: shape[name] for name in shape.keys() - {*SHAPE, "n_ctx"}})
 
     def check(
         self, vocab_size: int, sememes: Sememes | None, start: EncoderConfig | None = None
@@ -173,11 +173,11 @@ def train_part(config: Mapping[str, Any], folder: Path, is_main: bool) -> None:
     if run.revive_after is not None:
         objective = replace(objective, revival=Revival(model, run.revive_after))
         kind = RevivingTrainer
-    found = trained(model, objective, run.train_config(objective.lengths), folder, kind)
+    history = trained(model, objective, run.train_config(objective.lengths), folder, kind)
     if not is_main:
         return
     final = measured(objective, model.eval(), held_out)
-    about = {"run": asdict(run), **found, "held_out": final["curve"], "codes": final["codes"]}
-    about["codes_curve"] = found.get("codes", [])
+    record = {"run": asdict(run), **history, "held_out": final["curve"], "codes": final["codes"]}
+    record["codes_curve"] = history.get("codes", [])
     wrapped.lens.cpu().eval()
-    keep_run(folder, about, wrapped)
+    keep_run(folder, record, wrapped)

@@ -42,9 +42,9 @@ def _reads_figure(reads: pd.DataFrame, by: str, config: Config) -> ChartFigure:
     """Layers that read several; a row for each value of the column ``of``."""
     split = config["splits"][-1]
     layer = ["model", "stack", "layer"]
-    own = reads[reads["split"] == split]
-    own = own[own.groupby(layer)["earlier"].transform("nunique") > 1]
-    means = crossed(mean_reads(own, [*layer, "of", "earlier"]))
+    rows = reads[reads["split"] == split]
+    rows = rows[rows.groupby(layer)["earlier"].transform("nunique") > 1]
+    means = crossed(mean_reads(rows, [*layer, "of", "earlier"]))
     return draw(
         HeatMap(
             title=f"{_task(config)}what fuse-attention reads, by {by}",
@@ -63,16 +63,16 @@ def _reads_figure(reads: pd.DataFrame, by: str, config: Config) -> ChartFigure:
 def cuts_figure(cuts: pd.DataFrame, config: Config) -> ChartFigure:
     """Exact match on the last split with an earlier layer's output cut out of fuse-attention."""
     split = config["splits"][-1]
-    own = cuts[cuts["split"] == split]
+    rows = cuts[cuts["split"] == split]
     place = ["model", "stack", "layers"]
-    clean = own.drop_duplicates(place).assign(earlier=CLEAN, n_right=lambda rows: rows["n_clean"])
-    both = pd.concat([clean, own])
-    shares = both.assign(share=both["n_right"] / both["n"])
+    clean = rows.drop_duplicates(place).assign(earlier=CLEAN, n_right=lambda rows: rows["n_clean"])
+    all_rows = pd.concat([clean, rows])
+    shares = all_rows.assign(share=all_rows["n_right"] / all_rows["n"])
     values = crossed(shares.set_index([*place, "earlier"])["share"])
     return draw(
         HeatMap(
             title=f"{_task(config)}exact match without an earlier layer in fuse-attention",
-            subtitle=_subtitle(config, f"{split}: {own['n'].max()} sequences"),
+            subtitle=_subtitle(config, f"{split}: {rows['n'].max()} sequences"),
             x_title="output that is cut out",
             y_title="layers of which",
             columns=[NOTHING, *_outputs([int(one) for one in values.columns[1:]])],
@@ -89,9 +89,9 @@ def probes_figure(probes: pd.DataFrame, config: Config) -> ChartFigure:
     random labels."""
     rows = probes.assign(selectivity=probes["accuracy"] - probes["control"])
     panels = [
-        Panel(_lines(own, "selectivity"), [], title=title)
+        Panel(_lines(probe_rows, "selectivity"), [], title=title)
         for probe, title in PROBES.items()
-        if (own := rows[rows["probe"] == probe])["selectivity"].notna().any()
+        if (probe_rows := rows[rows["probe"] == probe])["selectivity"].notna().any()
     ]
     roles = rows[rows["probe"] == "role"].dropna(subset=["accuracy"])
     if len(roles):
@@ -125,11 +125,11 @@ def cap_figure(cap: pd.DataFrame, config: Config) -> ChartFigure:
     """Exact match on the last split with phrases of the source pooled before a layer, a panel for
     each unit; dashed the same with shuffled phrases, dotted the model as it is."""
     split = config["splits"][-1]
-    own = cap[cap["split"] == split]
-    low, high = wilson_interval(own["n_right"].to_numpy(), own["n"].to_numpy())
-    own = own.assign(share=own["n_right"] / own["n"], low=low, high=high)
-    panels, styles = [], styles_of(own["model"])
-    for unit, rows in own.groupby("unit", sort=False):
+    part = cap[cap["split"] == split]
+    low, high = wilson_interval(part["n_right"].to_numpy(), part["n"].to_numpy())
+    part = part.assign(share=part["n_right"] / part["n"], low=low, high=high)
+    panels, styles = [], styles_of(part["model"])
+    for unit, rows in part.groupby("unit", sort=False):
         named = [
             (label, style, rows[(rows["model"] == model) & (rows["spans"] == spans)])
             for model, plain in styles.items()
@@ -162,9 +162,9 @@ def cap_figure(cap: pd.DataFrame, config: Config) -> ChartFigure:
 def tokens_figure(tokens: pd.DataFrame, config: Config) -> ChartFigure:
     """How many sequences of the last split have all tokens of a kind right, by type."""
     split = config["splits"][-1]
-    own = tokens[tokens["split"] == split]
-    own = own.assign(share=own["n_whole"] / own["n_pairs"])
-    shares = own.set_index(["type", "model", "kind"])["share"].unstack("kind", sort=False)
+    rows = tokens[tokens["split"] == split]
+    rows = rows.assign(share=rows["n_whole"] / rows["n_pairs"])
+    shares = rows.set_index(["type", "model", "kind"])["share"].unstack("kind", sort=False)
     shares = pd.concat([rows for _, rows in shares.groupby("type", sort=False)])
     kinds = [kind for kind in shares.columns if kind != STRUCTURE]
     shares = shares[[STRUCTURE, *sorted(kinds, key=lambda kind: shares[kind].mean())]]
@@ -185,12 +185,12 @@ def tokens_figure(tokens: pd.DataFrame, config: Config) -> ChartFigure:
 
 
 def _chart(
-    title: str, how: str, y_title: str, panels: Sequence[Panel], config: Config
+    title: str, note: str, y_title: str, panels: Sequence[Panel], config: Config
 ) -> ChartFigure:
     return draw(
         Chart(
             title=title,
-            subtitle=_subtitle(config, how),
+            subtitle=_subtitle(config, note),
             x_title=LAYER_TITLE,
             y_title=y_title,
             panels=panels,
@@ -216,7 +216,7 @@ def _task(config: Config) -> str:
     return "" if config["grammar"] == "none" else f"{config['grammar'].upper()}: "
 
 
-def _subtitle(config: Config, *more: str) -> str:
+def _subtitle(config: Config, *notes: str) -> str:
     """Like "2 + 2 layers, width 64 · seed 0 · …"."""
     layers = f"{config['n_encoder_layers']} + {config['n_decoder_layers']} layers"
-    return subtitle_of(f"{layers}, width {config['d_model']}", f"seed {config['seed']}", *more)
+    return subtitle_of(f"{layers}, width {config['d_model']}", f"seed {config['seed']}", *notes)

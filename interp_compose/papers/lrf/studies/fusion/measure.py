@@ -32,7 +32,7 @@ Tables = dict[str, list[dict[str, Any]]]
 
 
 @keywords(FusionOptions)
-def fusion(runs: str | os.PathLike[str], asked: FusionOptions) -> Fusion:
+def fusion(runs: str | os.PathLike[str], options: FusionOptions) -> Fusion:
     """Open encoder–decoders that :func:`generalise` trained, those of one seed side by side.
 
     Of each: what fuse-attention reads, by kind of token, and its entropy; exact match that is left
@@ -43,7 +43,7 @@ def fusion(runs: str | os.PathLike[str], asked: FusionOptions) -> Fusion:
 
     Args:
         runs: the folder that they were trained in.
-        asked: every option.
+        options: every option.
 
     Raises:
         OptionError: a model that is named twice; a seed or number that cannot be.
@@ -51,13 +51,13 @@ def fusion(runs: str | os.PathLike[str], asked: FusionOptions) -> Fusion:
         InputError: the folder holds something else; too few training sentences for a probe.
         CorruptFileError: a run was altered after it was done.
     """
-    _check(asked)
-    opened = finished_runs(runs, asked.models, asked.seed)
+    _check(options)
+    opened = finished_runs(runs, options.models, options.seed)
     data = opened[0].data
-    probe_sentences(data, asked.n_probe)
+    probe_sentences(data, options.n_probe)
     tables: Tables = {table.name: [] for table in SCHEMA}
-    for each in tqdm(opened, desc="fusion", unit="model", disable=not asked.progress):
-        for name, rows in _inside(each, asked).items():
+    for each in tqdm(opened, desc="fusion", unit="model", disable=not options.progress):
+        for name, rows in _inside(each, options).items():
             tables[name] += [{"model": each.run.model, **row} for row in rows]
     config = {
         "study": "fusion",
@@ -66,9 +66,9 @@ def fusion(runs: str | os.PathLike[str], asked: FusionOptions) -> Fusion:
         "splits": list(data.splits),
         "models": [each.run.model for each in opened],
         "seed": opened[0].run.seed,
-        "n_pairs": asked.n_pairs,
-        "n_probe": asked.n_probe,
-        **({} if asked.models else left_out(opened)),
+        "n_pairs": options.n_pairs,
+        "n_probe": options.n_probe,
+        **({} if options.models else left_out(opened)),
     }
     trained = {each.folder.name: versions_of(each.folder) for each in opened}
     return Fusion(
@@ -78,36 +78,36 @@ def fusion(runs: str | os.PathLike[str], asked: FusionOptions) -> Fusion:
     )
 
 
-def _check(asked: FusionOptions) -> None:
-    seed = 0 if asked.seed is None else asked.seed
+def _check(options: FusionOptions) -> None:
+    seed = 0 if options.seed is None else options.seed
     for name, value, least in (
         ("seed", seed, 0),
-        ("n_pairs", asked.n_pairs, 1),
-        ("n_probe", asked.n_probe, FEWEST),
+        ("n_pairs", options.n_pairs, 1),
+        ("n_probe", options.n_probe, FEWEST),
     ):
         if not is_whole(value) or value < least:
             raise OptionError(f"{name}={value!r}: expected a whole number, {least} or more")
 
 
-def _inside(opened: FinishedSequenceRun, asked: FusionOptions) -> Tables:
+def _inside(opened: FinishedSequenceRun, options: FusionOptions) -> Tables:
     """The rows of one model."""
     model, data = opened.model(), opened.data
     tables: Tables = {"reads": [], "entropies": [], "cuts": [], "cap": [], "tokens": []}
-    for split, places in data.places(asked.n_pairs).items():
+    for split, places in data.places(options.n_pairs).items():
         pairs = [data.splits[split][i] for i in places]
         marks = marks_of(data, pairs)
         types = [data.kinds[split][i] for i in places]
         reads, entropies = reads_by_kind(model.lens, pairs, marks)
-        found = {
+        split_tables = {
             "reads": reads,
             "entropies": entropies,
             "cuts": cut_rows(model.lens, pairs),
             "cap": cap_rows(model, pairs, marks, exact_match(model.lens, pairs, BOS)),
             "tokens": token_rows(model.lens, pairs, marks, types),
         }
-        for name, rows in found.items():
+        for name, rows in split_tables.items():
             tables[name] += [{"split": split, **row} for row in rows]
-    probes, read_back = probe_rows(model.lens, data, asked.n_probe)
+    probes, read_back = probe_rows(model.lens, data, options.n_probe)
     return {**tables, "probes": probes, "read_back": read_back}
 
 
@@ -124,12 +124,12 @@ def run(command: FusionCommand) -> Fusion:
             "comparison stay"
         )
     models = None if command.models is None else command.models.split(",")
-    asked = replace(command.study, models=models, progress=not command.output.quiet)
-    config: dict[str, Any] = {"study": "fusion", "n_pairs": asked.n_pairs}
-    config |= {"n_probe": asked.n_probe}
-    config |= {} if asked.seed is None else {"seed": asked.seed}
+    options = replace(command.study, models=models, progress=not command.output.quiet)
+    config: dict[str, Any] = {"study": "fusion", "n_pairs": options.n_pairs}
+    config |= {"n_probe": options.n_probe}
+    config |= {} if options.seed is None else {"seed": options.seed}
     config |= {} if models is None else {"models": models}
     with held_folder(out, Fusion, config, overwrite=command.output.overwrite):
-        result = fusion(command.runs, **vars(asked))
+        result = fusion(command.runs, **vars(options))
         write_result(out, result, overwrite=command.output.overwrite)
     return result

@@ -39,20 +39,20 @@ def cap_rows(
     rows = []
     for unit in sorted({name for one in marks for name in one.units}):
         groups = [numbered(one.units[unit]) if unit in one.units else [] for one in marks]
-        chosen = [i for i, own in enumerate(groups) if len(set(own)) < len(own)]
+        chosen = [i for i, group in enumerate(groups) if len(set(group)) < len(group)]
         if not chosen:
             continue
-        some, counts = [pairs[i] for i in chosen], {"n_clean": int(right[chosen].sum())}
-        counts["n"] = len(chosen)
+        chosen_pairs = [pairs[i] for i in chosen]
+        counts = {"n_clean": int(right[chosen].sum()), "n": len(chosen)}
         for spans in SPANS:
-            own = [
+            span_groups = [
                 groups[i]
                 if spans == "phrases"
                 else shuffled_groups(groups[i], seed=DRAW, example=i, keep_last=False)
                 for i in chosen
             ]
             for layer in range(model.n_encoder_layers):
-                n_right = int(pooled_match(model, some, own, layer).sum())
+                n_right = int(pooled_match(model, chosen_pairs, span_groups, layer).sum())
                 place = {"unit": unit, "spans": spans, "layer": layer}
                 rows.append({**place, "n_right": n_right, **counts})
     return rows
@@ -85,8 +85,8 @@ def numbered(units: Sequence[int]) -> list[int]:
     """Units as 0, 1, 2, …, a token that is in none as one of its own; but the source's end is none,
     which no pooling moves."""
     *words, _ = units
-    found: list[int] = []
+    numbers: list[int] = []
     for i, unit in enumerate(words):
         begins = i == 0 or unit == ALONE or unit != words[i - 1]
-        found.append((found[-1] if found else -1) + begins)
-    return [*found, ALONE]
+        numbers.append((numbers[-1] if numbers else -1) + begins)
+    return [*numbers, ALONE]

@@ -74,12 +74,12 @@ def probe_rows(model: SmallSeq2Seq, data: SequenceData, n: int) -> tuple[Rows, R
         read.append({"layer": layer, "r2": r2, "n_train": len(train), "n": len(test)})
         for task in tasks:
             vectors = train[task.chosen[0]], test[task.chosen[1]]
-            found, control = (
+            probed, control = (
                 linear_probe(vectors[0], labels[0], vectors[1], labels[1])
                 for labels in (task.labels, task.control)
             )
             place = {"layer": layer, "probe": task.name, "n_types": task.n_types}
-            probes.append({**place, **asdict(found), "control": control.accuracy})
+            probes.append({**place, **asdict(probed), "control": control.accuracy})
     return probes, read
 
 
@@ -125,7 +125,7 @@ def encoder_states(
     names += [
         f"encoder_blocks.{layer}.hook_resid_post" for layer in range(model.cfg.n_encoder_layers)
     ]
-    found: list[list[Any]] = [[None] * len(pairs) for _ in names]
+    residuals: list[list[Any]] = [[None] * len(pairs) for _ in names]
     for places, batch in in_batches(pairs, BOS, model.b_U.device):
         states: dict[str, Any] = {}
 
@@ -135,7 +135,7 @@ def encoder_states(
         with model.hooks(fwd_hooks=[(name, keep) for name in names]):
             mask = batch.source_mask
             model.encoded(batch.source, None if bool(mask.all()) else mask)
-        for own, name in zip(found, names, strict=True):
+        for of_pairs, name in zip(residuals, names, strict=True):
             for row, place in enumerate(places):
-                own[place] = states[name][row, : len(pairs[place].source) - 1]
-    return [np.concatenate(own) for own in found]
+                of_pairs[place] = states[name][row, : len(pairs[place].source) - 1]
+    return [np.concatenate(of_pairs) for of_pairs in residuals]

@@ -87,8 +87,8 @@ def cut_rows(model: SmallSeq2Seq, pairs: Sequence[EncodedPair]) -> Rows:
     for stack, reads in read_layers(model).items():
         cuts = [(str(layer), [layer], earlier) for layer in reads for earlier in reads[layer]]
         for earlier in reads:  # what leaves layer i - 1 is read from layer i on
-            of_all = [layer for layer in reads if earlier in reads[layer]]
-            cuts.append((ALL, of_all, earlier))
+            reading_layers = [layer for layer in reads if earlier in reads[layer]]
+            cuts.append((ALL, reading_layers, earlier))
         for name, layers, earlier in cuts:
             with layer_cut(model, stack, layers, earlier):
                 n_right = int(exact_match(model, pairs, BOS).sum())

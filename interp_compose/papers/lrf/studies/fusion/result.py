@@ -210,26 +210,26 @@ class Fusion(StudyResult):
 
     def sentences(self) -> list[str]:
         """What is left of embeddings, and what probes read, in the encoder's last residual."""
-        said = []
+        clauses = []
         for model, rows in self.frames["read_back"].groupby("model", sort=False):
             last = int(rows["layer"].max())
-            left = rows.loc[rows["layer"] == last, "r2"].item()
-            found = [f"{model} (residual {last}) R² {decimal(left, 3)} of embeddings"]
+            r2 = rows.loc[rows["layer"] == last, "r2"].item()
+            parts = [f"{model} (residual {last}) R² {decimal(r2, 3)} of embeddings"]
             probes = self.frame.query("model == @model and layer == @last").dropna(
                 subset=["accuracy", "control"]
             )
             for row in probes.to_dict("records"):
                 n_right = round(row["accuracy"] * row["n"])
                 ends = map(float, wilson_interval(n_right, row["n"]))
-                found.append(
+                parts.append(
                     f"{row['probe']} {interval(row['accuracy'], *ends)} against "
                     f"{decimal(row['control'], 3)} on random labels, and "
                     f"{decimal(row['majority'], 3)} by always naming the commonest"
                 )
-            said.append(", ".join(found))
+            clauses.append(", ".join(parts))
         return [
             "Asked: what linear probes read from the encoder's last residual, as accuracies with "
-            f"95 % intervals over tokens, as if each were drawn by itself: {'; '.join(said)}.",
+            f"95 % intervals over tokens, as if each were drawn by itself: {'; '.join(clauses)}.",
             "Random labels are drawn once for each word: where a task has few words, as SCAN has, "
             "any probe learns them by heart. A probe shows what can be read, not what the model "
             "uses; of each model one run was opened, so that no spread over seeds is shown.",
@@ -245,19 +245,19 @@ class Fusion(StudyResult):
         frames = {
             name: rows.assign(model=rows["model"].map(spelt)) for name, rows in self.frames.items()
         }
-        found: dict[str, ChartFigure] = {}
+        charts: dict[str, ChartFigure] = {}
         if (frames["reads"]["earlier"] < frames["reads"]["layer"]).any():
-            found["fusion_heads"] = figures.heads_figure(frames["reads"], config)
-            found["fusion_kinds"] = figures.kinds_figure(frames["reads"], config)
+            charts["fusion_heads"] = figures.heads_figure(frames["reads"], config)
+            charts["fusion_kinds"] = figures.kinds_figure(frames["reads"], config)
         if len(frames["cuts"]):
-            found["fusion_cuts"] = figures.cuts_figure(frames["cuts"], config)
+            charts["fusion_cuts"] = figures.cuts_figure(frames["cuts"], config)
         if (frames["probes"]["accuracy"] - frames["probes"]["control"]).notna().any():
-            found["fusion_probes"] = figures.probes_figure(frames["probes"], config)
-        found["fusion_forgetting"] = figures.forgetting_figure(
+            charts["fusion_probes"] = figures.probes_figure(frames["probes"], config)
+        charts["fusion_forgetting"] = figures.forgetting_figure(
             frames["read_back"], frames["probes"], config
         )
         if len(frames["cap"]):
-            found["fusion_cap"] = figures.cap_figure(frames["cap"], config)
+            charts["fusion_cap"] = figures.cap_figure(frames["cap"], config)
         if config["grammar"] != "none":
-            found["fusion_tokens"] = figures.tokens_figure(frames["tokens"], config)
-        return found
+            charts["fusion_tokens"] = figures.tokens_figure(frames["tokens"], config)
+        return charts

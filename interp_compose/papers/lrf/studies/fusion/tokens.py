@@ -38,12 +38,12 @@ def token_rows(
         lengths = [len(pairs[i].target) for i in places]
         for i, right in zip(places, same.cpu().split(lengths), strict=True):
             kinds = np.array([*marks[i].target[1:], END])  # of the tokens that are predicted
-            found = {kind: kinds == kind for kind in dict.fromkeys(kinds.tolist())}
-            found[STRUCTURE] = ~np.isin(kinds, LEXICAL)
-            for kind, of_kind in found.items():
-                own = right.numpy()[of_kind]
-                counts[types[i], kind] += own.sum(), len(own), own.all(), 1
+            masks = {kind: kinds == kind for kind in dict.fromkeys(kinds.tolist())}
+            masks[STRUCTURE] = ~np.isin(kinds, LEXICAL)
+            for kind, mask in masks.items():
+                hits = right.numpy()[mask]
+                counts[types[i], kind] += hits.sum(), len(hits), hits.all(), 1
     return [
-        {"type": type_, "kind": kind, **dict(zip(COUNTS, map(int, found), strict=True))}
-        for (type_, kind), found in sorted(counts.items())
+        {"type": type_, "kind": kind, **dict(zip(COUNTS, map(int, numbers), strict=True))}
+        for (type_, kind), numbers in sorted(counts.items())
     ]

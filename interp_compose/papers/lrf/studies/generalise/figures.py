@@ -84,11 +84,11 @@ def read_depths(reads: pd.DataFrame) -> pd.DataFrame:
     """How far up the last layer of each stack reads, where it has a choice: a row for each run,
     layer, step and kind of token, with the ``depth``, the mean earlier layer over heads and over
     the tokens of the training split's sample."""
-    own = reads[reads["split"] == "train"]
-    own = own[own["layer"] == own.groupby(["model", "stack"])["layer"].transform("max")]
-    own = own[own.groupby(["model", "stack"])["earlier"].transform("nunique") > 1]
+    rows = reads[reads["split"] == "train"]
+    rows = rows[rows["layer"] == rows.groupby(["model", "stack"])["layer"].transform("max")]
+    rows = rows[rows.groupby(["model", "stack"])["earlier"].transform("nunique") > 1]
     place = ["model", "seed", "stack", "layer", "step", "kind"]
-    weights = mean_reads(own, [*place, "earlier"]).reset_index(name="weight")
+    weights = mean_reads(rows, [*place, "earlier"]).reset_index(name="weight")
     weights = weights.assign(depth=weights["weight"] * weights["earlier"])
     return weights.groupby(place, sort=False)["depth"].sum().reset_index()
 
@@ -117,8 +117,8 @@ def depths_figure(depths: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigur
 def mean_reads(reads: pd.DataFrame, by: Sequence[str]) -> pd.Series:
     """Means over tokens of the weights of fuse-attention, over whatever ``by`` does not name."""
     sums = reads.assign(total=reads["weight"] * reads["n"]).groupby([*by], sort=False)
-    found = sums[["total", "n"]].sum()
-    return found["total"] / found["n"]
+    totals = sums[["total", "n"]].sum()
+    return totals["total"] / totals["n"]
 
 
 def _means(config: Mapping[str, Any]) -> str:
@@ -132,7 +132,7 @@ def _shortened(model: str) -> str:
     return spelt(f"{variant} {positions[:3]}." if positions in get_args(Positions) else model)
 
 
-def about(config: Mapping[str, Any]) -> tuple[str, str]:
+def shape_and_seeds(config: Mapping[str, Any]) -> tuple[str, str]:
     """Like ("2 + 2 layers, width 64", "5 seeds")."""
     layers = f"{config['n_encoder_layers']} + {config['n_decoder_layers']} layers"
     if any(model.startswith("deeper") for model in config["models"]):
@@ -140,6 +140,6 @@ def about(config: Mapping[str, Any]) -> tuple[str, str]:
     return f"{layers}, width {config['d_model']}", n_seeds(config)
 
 
-def _subtitle(config: Mapping[str, Any], *more: str) -> str:
+def _subtitle(config: Mapping[str, Any], *notes: str) -> str:
     """Like "2 + 2 layers, width 64 · 5 seeds · …"."""
-    return subtitle_of(*about(config), *more)
+    return subtitle_of(*shape_and_seeds(config), *notes)

@@ -39,9 +39,9 @@ class FinishedSequenceRun:
                 f"{self.folder} holds no model: the release that trained it did not keep it; train "
                 "it again, in another folder"
             )
-        found = load_model(str(self.folder / MODEL))
-        assert isinstance(found, SmallSeq2SeqModel)
-        return found
+        model = load_model(str(self.folder / MODEL))
+        assert isinstance(model, SmallSeq2SeqModel)
+        return model
 
 
 def finished_runs(
@@ -66,7 +66,7 @@ def finished_runs(
             f"models={models!r}: expected a list of names of trained models, each once, or None "
             "for all"
         )
-    found = {
+    finished = {
         run.model: FinishedSequenceRun(run, folder)
         for run, folder in finished_of_seed(
             runs,
@@ -78,10 +78,10 @@ def finished_runs(
         )
     }
     for model in models or ():
-        if model not in found:
-            of = next(iter(found.values())).run.seed
+        if model not in finished:
+            chosen_seed = next(iter(finished.values())).run.seed
             raise MissingDataError(
-                f"no finished run of {model!r} of seed {of} in {runs}; finished are "
-                f"{', '.join(found)}"
+                f"no finished run of {model!r} of seed {chosen_seed} in {runs}; finished are "
+                f"{', '.join(finished)}"
             )
-    return [found[model] for model in models or found]
+    return [finished[model] for model in models or finished]

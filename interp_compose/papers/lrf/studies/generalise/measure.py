@@ -50,7 +50,7 @@ def generalise(
     task: SequenceTask,
     models: Sequence[str],
     out: str | os.PathLike[str],
-    asked: GeneraliseOptions,
+    options: GeneraliseOptions,
 ) -> Generalisation:
     """Train encoder–decoders on a compositional task, and compare what they get right.
 
@@ -69,7 +69,7 @@ def generalise(
             "deeper" (a layer more in each stack); each also with its positions, such as
             "transformer-relative". Others are compared with the first.
         out: folder for the runs: data, histories and weights.
-        asked: every option.
+        options: every option.
 
     Raises:
         OptionError: no model, one that is unknown or named twice; a shape that cannot be; workers
@@ -77,24 +77,26 @@ def generalise(
         InputError: ``out`` holds another sweep.
         ModelError: runs failed; the others are kept. Names the first and its log.
     """
-    check_options(asked.where, asked.workers, asked.slurm)
-    runs = _runs(task, models, asked)
+    check_options(options.where, options.workers, options.slurm)
+    runs = _runs(task, models, options)
     keep(task.splits, Path(out).absolute())
     plan = SweepPlan(WORK, [asdict(run) for run in runs], None, TRAIN)
-    return result_of_grid(Generalisation, plan, PLACE, _config(task, runs), out, asked)
+    return result_of_grid(Generalisation, plan, PLACE, _config(task, runs), out, options)
 
 
-def _runs(task: SequenceTask, models: Sequence[str], asked: GeneraliseOptions) -> list[SequenceRun]:
+def _runs(
+    task: SequenceTask, models: Sequence[str], options: GeneraliseOptions
+) -> list[SequenceRun]:
     if not models:
         raise OptionError("models is empty: expected at least one, such as 'transformer'")
     for model in models:
         if models.count(model) > 1:
             raise OptionError(f"models name {model!r} more than once; each run is done once")
     digest = digest_of(plain(task.splits))
-    shape = asdict(asked.run or SequenceTraining())
+    shape = asdict(options.run or SequenceTraining())
     runs = [
         SequenceRun(**shape, data=digest, model=model, seed=seed)
-        for seed in seeds_of(asked)
+        for seed in seeds_of(options)
         for model in models
     ]
     check_measured(task)
@@ -132,14 +134,14 @@ def run(command: GeneraliseCommand) -> Generalisation:
     source, models = command.source, command.models.split(",")
     check_limit(source.limit)
     task = limited(load_sequences(source.task, data_dir=source.data_dir), source.limit)
-    asked = GeneraliseOptions(**vars(command.seeds) | {"run": command.run})
+    options = GeneraliseOptions(**vars(command.seeds) | {"run": command.run})
     return run_grid(
         command.output,
         Generalisation,
-        _config(task, _runs(task, models, asked)),
+        _config(task, _runs(task, models, options)),
         AXES,
         lambda bar: generalise(
-            task, models, command.output.out, **vars(replace(asked, progress=bar))
+            task, models, command.output.out, **vars(replace(options, progress=bar))
         ),
     )
 

@@ -37,12 +37,12 @@ class WatchedSequence(TargetSequence):
     marks: Mapping[str, Sequence[TokenKinds]] = field(kw_only=True)
 
     def evaluate(self, trainer: Any) -> Mapping[str, Sequence[Row]]:
-        found: dict[str, Rows] = {"reads": [], "entropies": []}
+        measured: dict[str, Rows] = {"reads": [], "entropies": []}
         for split, pairs in self.curve.items():
             tables = reads_by_kind(trainer.model, pairs, self.marks[split])
-            for rows, own in zip(found.values(), tables, strict=True):
-                rows += [{"split": split, **row} for row in own]
-        return {**super().evaluate(trainer), **found}
+            for rows, split_rows in zip(measured.values(), tables, strict=True):
+                rows += [{"split": split, **row} for row in split_rows]
+        return {**super().evaluate(trainer), **measured}
 
 
 @torch.no_grad()
@@ -65,8 +65,8 @@ def reads_by_kind(
             stack: torch.tensor([kinds[stack].index(kind) for i in places for kind in rows[i]])
             for stack, rows in tokens.items()
         }
-        for stack, found in index.items():
-            counts[stack] += torch.bincount(found, minlength=len(kinds[stack]))
+        for stack, kind_ids in index.items():
+            counts[stack] += torch.bincount(kind_ids, minlength=len(kinds[stack]))
         for (stack, layer), pattern in fuse_patterns(model, batch).items():
             weights = pattern.double().cpu()
             added = weights, torch.special.entr(weights).sum(dim=-1)
@@ -100,16 +100,16 @@ def fuse_patterns(
     """The pattern of every fuse-attention, by stack and layer, at the tokens of a batch, one
     sequence after the other; padding is left out."""
     real = {"encoder": batch.source_mask.bool(), "decoder": batch.valid}
-    found: dict[tuple[str, int], Tensor] = {}
+    patterns: dict[tuple[str, int], Tensor] = {}
 
     def keep(pattern: Float[Tensor, "batch head pos earlier"], hook: Any) -> None:
         blocks, layer, *_ = hook.name.split(".")
         stack = next(name for name, prefix in STACKS.items() if prefix == blocks)
-        found[stack, int(layer)] = pattern.transpose(1, 2)[real[stack]]
+        patterns[stack, int(layer)] = pattern.transpose(1, 2)[real[stack]]
 
-    with model.hooks(fwd_hooks=[(_is_pattern, keep)]):
+    with model.hooks(fwd_hooks=[(lambda name: name.endswith("fuse_attn.hook_pattern"), keep)]):
         batch.hidden(model)
-    return found
+    return patterns
 
 
 def first_read(layer: int, n_read: int) -> int:
@@ -122,7 +122,3 @@ def in_order(where: tuple[str, int]) -> tuple[int, int]:
     """What sorts stacks and layers: the encoder first."""
     stack, layer = where
     return list(STACKS).index(stack), layer
-
-
-def _is_pattern(name: str) -> bool:
-    return name.endswith("fuse_attn.hook_pattern")

@@ -194,18 +194,18 @@ class Generalisation(StudyResult):
         from interp_compose.papers.lrf.studies.generalise import figures
         from interp_compose.papers.shared.grid.figures import MOST_KINDS, curve_figure
 
-        found = {"generalise_accuracy": figures.accuracy_figure(self.frame, self.config)}
+        charts = {"generalise_accuracy": figures.accuracy_figure(self.frame, self.config)}
         if 1 < self.frame["kind"].nunique() <= MOST_KINDS:
-            found["generalise_types"] = figures.types_figure(
+            charts["generalise_types"] = figures.types_figure(
                 self.frame, self.differences, self.config
             )
-        found["generalise_curve"] = curve_figure(
-            self.frames["curve"], "model", self.config, figures.about(self.config)
+        charts["generalise_curve"] = curve_figure(
+            self.frames["curve"], "model", self.config, figures.shape_and_seeds(self.config)
         )
         if len(self.frames["reads"]):
-            found["generalise_reads"] = figures.reads_figure(self.frames["reads"], self.config)
+            charts["generalise_reads"] = figures.reads_figure(self.frames["reads"], self.config)
         if (self.frames["reads"]["earlier"] < self.frames["reads"]["layer"]).any():
-            found["generalise_reads_kinds"] = figures.reads_kinds_figure(
+            charts["generalise_reads_kinds"] = figures.reads_kinds_figure(
                 self.frames["reads"], self.config
             )
-        return found
+        return charts

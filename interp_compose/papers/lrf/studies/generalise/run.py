@@ -64,9 +64,9 @@ class SequenceRun(SequenceTraining):
         """
         shape: dict[str, Any] = {name: getattr(self, name) for name in SHAPE}
         shape |= _changes(self.model)
-        more = shape.pop("more_layers", 0)
+        n_more = shape.pop("more_layers", 0)
         for stack in ("n_encoder_layers", "n_decoder_layers"):
-            shape[stack] += more
+            shape[stack] += n_more
         sizes = {"d_vocab": len(data.source), "d_vocab_out": len(data.target)}
         return Seq2SeqConfig(**shape | sizes, n_ctx=data.longest)
 
@@ -115,7 +115,7 @@ def train(config: Mapping[str, Any], folder: Path) -> None:
         label_smoothing=run.label_smoothing,
         marks={split: marks_of(data, pairs) for split, pairs in curve.items()},
     )
-    found = trained(model, objective, run.train_config(objective.lengths), folder)
-    about = {"run": asdict(run), **found, "accuracy": accuracy(model, data)}
+    history = trained(model, objective, run.train_config(objective.lengths), folder)
+    record = {"run": asdict(run), **history, "accuracy": accuracy(model, data)}
     words = {"source_words": data.source, "target_words": data.target}
-    keep_run(folder, about, SmallSeq2SeqModel(model.cpu().eval(), name=run.model, **words))
+    keep_run(folder, record, SmallSeq2SeqModel(model.cpu().eval(), name=run.model, **words))
