@@ -49,8 +49,9 @@ from benchmarks.common import (
 from interp_compose.interventions.pool_at import pool_at
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
-from interp_compose.studies.cap.measure import _measure, batches_of
+from interp_compose.studies.cap.measure import PreparedCap, batches_of
 from interp_compose.studies.cap.options import CapOptions
+from interp_compose.studies.cap.result import CapCurve
 from interp_compose.studies.core.inputs import PreparedExample, PromptBatch, prepare_all
 from interp_compose.types import Example
 
@@ -116,7 +117,7 @@ def compare(
 
     def sweep() -> None:
         for part in parts:
-            _measure(model, part, options=OPTIONS, layers=layers, poolings=POOLINGS)
+            of_layers(model, layers).rows(part)
 
     def one_by_one() -> None:
         for batch, part in zip(batches, parts, strict=True):
@@ -305,9 +306,15 @@ def peak_mib(model: LensModel, items: Sequence[PreparedExample], what: str) -> f
         if what == "clean":
             model(batch.tokens, attention_mask=batch.mask)
         else:
-            _measure(model, part, options=OPTIONS, layers=layers, poolings=POOLINGS)
+            of_layers(model, layers).rows(part)
 
     return round(peak_bytes(run, model.device.type) / 2**20, 1)
+
+
+def of_layers(model: LensModel, layers: Sequence[int]) -> PreparedCap:
+    """The study's own pass over a batch, everything from tokens to outcomes."""
+    measured: Any = {"options": OPTIONS, "layers": layers, "poolings": POOLINGS, "items": ()}
+    return PreparedCap(kind=CapCurve, model=model, config={}, batches=(), **measured)
 
 
 if __name__ == "__main__":

@@ -73,6 +73,7 @@ from interp_compose.models.lens_model import LensModel
 from interp_compose.papers.cat.models.bert import EncoderConfig
 from interp_compose.papers.cat.text.wordpiece import WordPieceTokenizer
 from interp_compose.papers.shared.grid.sequence_data import SequenceData
+from interp_compose.studies.transplant.measure import prepare_transplant
 from interp_compose.studies.transplant.options import TransplantOptions
 from interp_compose.types import Example
 
@@ -269,8 +270,8 @@ def sweeps(on: Setting) -> Iterator[Row]:
         row = cap_sweep.compare(model, middle, 1 if on.dry else 7, hooked=True)
         yield {"what": "cap_curve", "dtype": dtype, **row}
         pairs = transplant_sweep.pairs_of(items)
-        plan = ic.transplant.plan(model, pairs, TransplantOptions(batch_size=len(pairs)))
-        row = transplant_sweep.compare(model, plan, 1 if on.dry else 5)
+        work = prepare_transplant(model, pairs, TransplantOptions(batch_size=len(pairs)))
+        row = transplant_sweep.compare(model, work, 1 if on.dry else 5)
         yield {"what": "transplant", "dtype": dtype, **row}
 
 

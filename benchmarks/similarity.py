@@ -40,6 +40,7 @@ from interp_compose.models.lens_model import LensModel
 from interp_compose.studies.similarity.measure import (
     PreparedText,
     prepare_pairs,
+    prepare_similarity,
 )
 from interp_compose.studies.similarity.options import SimilarityOptions
 from interp_compose.studies.similarity.result import SimilarityCurve
@@ -85,11 +86,12 @@ def bird(model: LensModel, pairs: Sequence[ic.Pair], repeats: int) -> dict[str, 
     both = [text for item in items for text in (item.first, item.second)]
     distinct = list({text.index: text for text in both}.values())
     distinct.sort(key=lambda text: len(text.prompt.ids))
-    plan = ic.similarity_curve.plan(model, pairs, SimilarityOptions(task="bird"))
+    prepared = prepare_similarity(model, pairs, SimilarityOptions(task="bird"))
 
+    @torch.no_grad()
     def sweep() -> None:
-        for part in plan.batches:
-            plan.rows(part)
+        for part in prepared.batches:
+            prepared.rows(part)
 
     works: dict[str, Callable[[], None]] = {
         "study": study,

@@ -48,8 +48,7 @@ from benchmarks.common import (
 )
 from interp_compose.models.lens_model import LensModel
 from interp_compose.studies.core.inputs import PreparedExample, PromptBatch
-from interp_compose.studies.core.study import Plan
-from interp_compose.studies.transplant.measure import transplant
+from interp_compose.studies.transplant.measure import PreparedTransplant, prepare_transplant
 from interp_compose.studies.transplant.options import TransplantOptions
 from interp_compose.tasks.transplants import TransplantPair
 
@@ -66,8 +65,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     tokenizer = byte_level(texts, 4000, bos=True)
     model = gpt2(12, tokenizer, args.device)
     pairs = pairs_of(prepared(model, texts[:400]))
-    plan = transplant.plan(model, pairs, TransplantOptions(batch_size=BATCH))
-    row = compare(model, plan, args.repeats)
+    work = prepare_transplant(model, pairs, TransplantOptions(batch_size=BATCH))
+    row = compare(model, work, args.repeats)
     print(
         f"{row['cells']} cells: {row['cell_in_hooked_passes']:.3f} hooked passes each "
         f"({row['spread'][0]:.3f} to {row['spread'][1]:.3f}), floor {row['floor']:.3f}"
@@ -108,9 +107,9 @@ def first_word(item: PreparedExample) -> tuple[int, int]:
     return int(begin.min()) + len(text) - len(text.lstrip()), int(end.max())
 
 
-def compare(model: LensModel, plan: Plan[Any], repeats: int) -> dict[str, Any]:
+def compare(model: LensModel, work: PreparedTransplant, repeats: int) -> dict[str, Any]:
     """Medians of several turns; ratios are medians of the turns' own ratios."""
-    (pairs,) = plan.batches
+    (pairs,) = work.batches
     batch = PromptBatch.of([pair.target.expected.prompt for pair in pairs], model.device)
     width = batch.tokens.shape[1]
     places = torch.tensor(
@@ -134,7 +133,7 @@ def compare(model: LensModel, plan: Plan[Any], repeats: int) -> dict[str, Any]:
             model.run_with_hooks(batch.tokens, hooks, attention_mask=batch.mask)
 
     cells = model.n_layers * 3 * 4
-    works = {"study": lambda: plan.rows(pairs), "hooked": hooked}
+    works = {"study": torch.no_grad()(lambda: work.rows(pairs)), "hooked": hooked}
     times: dict[str, list[float]] = {name: [] for name in works}
     clock = core_seconds if on_one_core(model.device) else seconds
     with torch.no_grad():

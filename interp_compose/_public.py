@@ -96,15 +96,34 @@ class _Unfit(Exception):
         self.nearly = nearly or bool(path)
 
 
-def _checked(function: Callable[..., Any], owner: type | None = None) -> Callable[..., Any]:
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def arguments_of(
+    function: Callable[..., Any], owner: type | None = None
+) -> Callable[[tuple[Any, ...], dict[str, Any]], Arguments]:
+    """What takes the arguments of a call as the function's annotations mean them.
+
+    Raises:
+        OptionError, TypeError: from it, as :func:`public` says.
+    """
     plan: _Plan | None = None
 
-    @wraps(function)
-    def checked(*args: Any, **kwargs: Any) -> Any:
+    def taken(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
         nonlocal plan
         if plan is None:
             plan = _Plan(function, owner)
-        args, kwargs = plan.taken(args, kwargs)
+        return plan.taken(args, kwargs)
+
+    return taken
+
+
+def _checked(function: Callable[..., Any], owner: type | None = None) -> Callable[..., Any]:
+    taken = arguments_of(function, owner)
+
+    @wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = taken(args, kwargs)
         return function(*args, **kwargs)
 
     return checked

@@ -24,7 +24,7 @@ import torch
 from interp_compose.models.weights import save_weights
 from interp_compose.papers.complexity.models.small_decoder import save_decoder, small_decoder
 from interp_compose.papers.shared.models.decoder import DecoderConfig
-from interp_compose.runs.batches import batch_by_batch
+from interp_compose.runs.batches import kept_batches
 from interp_compose.runs.checkpoint import CheckpointFolder
 from interp_compose.runs.files import file_sha256, remove, remove_stale
 from interp_compose.runs.result import Result, store
@@ -61,10 +61,15 @@ def study(folder: Path) -> None:
 
     with held_folder(folder, Toy, config, overwrite=False):
         batches = folder / "batches"
-        options: dict[str, Any] = {"title": "", "progress": False, "start_afresh": False}
-        with batch_by_batch(
-            [0, 1], compute, config, resume=batches, unversioned=(), **options
-        ) as rows:
+        with kept_batches(batches, config, (), start_afresh=False) as finished:
+            frames = []
+            for part in (0, 1):
+                rows = finished.get(part)
+                if rows is None:
+                    rows = compute(part)
+                    finished.put(part, rows)
+                frames.append(rows)
+            rows = pd.concat(frames, ignore_index=True)
             result = Toy(config, {"outcomes": rows, "clean": rows}, {"python": "3"})
             write_result(folder, result, overwrite=False)
 

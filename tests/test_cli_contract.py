@@ -17,6 +17,7 @@ from interp_compose import cli
 from interp_compose.models.load import load_model
 from interp_compose.runs.result import Result
 from interp_compose.studies.core import command as core_command, output
+from interp_compose.studies.core.study import Prepared
 from tests import architectures
 from tests.papers.complexity.studies.test_text_phases import DOCUMENTS
 from tests.studies.conftest import TEXTS, few_outputs, splitting_tokenizer
@@ -193,7 +194,7 @@ def test_a_run_again_and_another(
         before = contents(out)
         with pytest.MonkeyPatch.context() as again:
             if name in IN_BATCHES:  # nothing is measured twice
-                again.setattr(core_command, "measure", None)
+                again.setattr(core_command, "measured", None)
             run(name, out, "-q")
         assert capsys.readouterr() == ("", "")
         after = contents(out)
@@ -271,7 +272,12 @@ def test_an_interrupted_run_exits_with_130_and_resumes_to_the_same_result(
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     run(name, whole, "-q")
     module = import_module(f"interp_compose.{cli.COMMANDS[name][0]}.measure")
-    real, calls = module._measure, [0]
+    (prepared,) = (
+        one
+        for one in vars(module).values()
+        if isinstance(one, type) and issubclass(one, Prepared) and one is not Prepared
+    )
+    real, calls = prepared.rows, [0]
 
     def dies_at_the_second(*args: Any, **options: Any) -> pd.DataFrame:
         calls[0] += 1
@@ -280,7 +286,7 @@ def test_an_interrupted_run_exits_with_130_and_resumes_to_the_same_result(
         return real(*args, **options)  # type: ignore[no-any-return]
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_measure", dies_at_the_second)
+        patch.setattr(prepared, "rows", dies_at_the_second)
         stopped = refused(capsys, name, broken, "-q", status=130)
         assert "Interrupted. Run the same command again to resume." in stopped
         assert len(list((broken / "batches").glob("*.parquet"))) == 1

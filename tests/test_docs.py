@@ -17,6 +17,7 @@ from typing import Any
 from unittest.mock import Mock
 from urllib.parse import urlsplit
 
+import pandas as pd
 import pytest
 
 import interp_compose
@@ -474,15 +475,52 @@ def _rows_written(table: Path = architectures.TABLE) -> dict[str, str]:
     return {line.split("|")[1].strip(): line for line in rows}
 
 
+def keep_blocks(study: str, folder: Path) -> None:
+    """The page's blocks of a study, in the files that the page names before them."""
+    for before, code in blocks(DOCS / "contributing.md"):
+        names = re.findall(r"`([\w/]+)/(\w+\.py)` (?:declares|says|prepares|turns)", before)
+        if names[-1][0] == study:
+            (folder / names[-1][1]).write_text(code, encoding="utf-8")
+
+
+def test_the_study_that_trains_of_the_step_by_step_page_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "copying").mkdir()
+    keep_blocks("papers/complexity/studies/copying", tmp_path / "copying")
+    from interp_compose.papers.complexity import studies
+
+    monkeypatch.setattr(studies, "__path__", [*studies.__path__, str(tmp_path)])
+    place = "interp_compose.papers.complexity.studies.copying"
+    measure, options = import_module(f"{place}.measure"), import_module(f"{place}.options")
+    run = options.CopyTraining(epochs=2, max_steps=6, n_curve=20)
+    given: dict[str, Any] = {"seeds": 1, "where": "here"}
+    copies = measure.copying([5], [1, 2], tmp_path / "out", run=run, progress=False, **given)
+    assert copies.frames["accuracy"]["n"].tolist() == [100, 100]
+    assert set(copies.figures()) == {"copies_curve"}
+    command = options.CopyCommand(
+        letters="5",
+        heads="1,2",
+        run=run,
+        grid=options.GridOptions(**given),
+        output=Output(out=tmp_path / "out", quiet=True),
+    )
+    again = measure.run(command)  # of the runs that are there
+    pd.testing.assert_frame_equal(again.frames["runs"], copies.frames["runs"])
+    assert type(again).load(tmp_path / "out").summary() == copies.summary()
+    with pytest.raises(interp_compose.errors.OptionError, match="letters holds 5 twice"):
+        measure.copying([5, 5], [1], tmp_path / "other", run=run, progress=False, **given)
+    for name in [name for name in sys.modules if "studies.copying" in name]:
+        del sys.modules[name]
+
+
 def test_the_study_of_the_step_by_step_page_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its blocks, kept where the page says, are a study: with a bar, resumed, saved, loaded."""
     folder = tmp_path / "surety"
     folder.mkdir()
-    for before, code in blocks(DOCS / "contributing.md"):
-        names = re.findall(r"`studies/surety/(\w+\.py)` (?:declares|says|plans|turns)", before)
-        (folder / names[-1]).write_text(code, encoding="utf-8")
+    keep_blocks("studies/surety", folder)
     from interp_compose import studies
 
     monkeypatch.setattr(studies, "__path__", [*studies.__path__, str(tmp_path)])

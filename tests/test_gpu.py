@@ -16,7 +16,7 @@ from interp_compose.interventions.pooling import HOW, pool_groups
 from interp_compose.models.load import load_model
 from interp_compose.papers.complexity.studies.anchors.run import PhaseRun
 from interp_compose.papers.complexity.studies.phases.measure import phase_diagram
-from interp_compose.studies.cap.measure import cap_curve
+from interp_compose.studies.cap.measure import cap_curve, prepare_cap
 from interp_compose.studies.cap.options import CapOptions
 from interp_compose.studies.similarity.measure import similarity_curve
 from interp_compose.training.finetune import Finetuned, finetune_on
@@ -92,12 +92,13 @@ def test_synchronisations_do_not_grow_with_the_examples() -> None:
 
     def syncs(n: int) -> int:
         asked = CapOptions(pooling=("mean", "max"), controls=False)
-        plan = cap_curve.plan(model, EXAMPLES[:1] * n, asked)
+        plan = prepare_cap(model, EXAMPLES[:1] * n, asked)
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
             torch.cuda.set_sync_debug_mode("warn")
             try:
-                plan.rows(plan.batches[0])
+                with torch.no_grad():
+                    plan.rows(plan.batches[0])
             finally:
                 torch.cuda.set_sync_debug_mode("default")
         return sum("synchroniz" in str(warning.message) for warning in seen)

@@ -1,4 +1,4 @@
-"""Pooling at every start layer in every way, in one pass (:func:`.streams.sweep_streams`).
+"""Pooling at every start layer in every way, in one pass (:class:`.streams.StreamSweep`).
 
 The caller decides what is read out at the end: ``finish`` gets each chunk of streams at the last
 start layer and returns one row per stream.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -21,8 +21,7 @@ from interp_compose.interventions.pooling import (
     pool_groups,
     spread_groups,
 )
-from interp_compose.interventions.streams import Finish, Shared, sweep_streams
-from interp_compose.models import base
+from interp_compose.interventions.streams import Finish, Shared, StreamSweep
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.prefix import Kept
 
@@ -105,19 +104,24 @@ def sweep(
         mask = attention_mask.repeat(len(poolings), 1)  # [row pos]
         positions = token_positions.repeat(len(poolings), 1)  # [row pos]
 
+    shared = None if kept is None else _shared(kept, attention_mask, poolings, mode, n_read)
+    options: Any = {"max_tokens": max_tokens, "shared": shared}
+    streams = StreamSweep(model, mask, positions, layers, **options)
+
     # 2. At each start layer the clean residual is pooled in every way, and joins.
-    def enter(layer: int) -> Float[Tensor, "row pos _"]:
-        clean = resid(layer)
-        return torch.cat([_pool(clean, pooling, mode) for pooling in poolings])
+    for layer in layers:
+        clean, entering = resid(layer), []
+        for pooling in poolings:
+            layout = pooling.layout
+            # [batch group d_model]
+            pooled = pool_groups(clean, layout.of_token, pooling.how, n_groups=layout.n_positions)
+            if mode == "broadcast":
+                pooled = spread_groups(pooled, layout.of_token, clean)  # [batch pos d_model]
+            entering.append(pooled)
+        streams.enter(layer, torch.cat(entering))
 
     # 3. At the last start layer the caller reads each stream, by its example.
-    def read(streams: base.Streams, layer: int, row: Int[Tensor, "stream"]) -> Tensor:
-        return finish(streams, layer, row % batch)
-
-    shared = None if kept is None else _shared(kept, attention_mask, poolings, mode, n_read)
-    results = sweep_streams(
-        model, enter, mask, positions, layers, read, max_tokens=max_tokens, shared=shared
-    )
+    results = streams.read(lambda chunk, layer, row: finish(chunk, layer, row % batch))
     # [layer row *result] -> [layer pooling batch *result]
     return results.reshape(len(layers), len(poolings), batch, *results.shape[2:])
 
@@ -145,14 +149,3 @@ def _shared(
         firsts.append(several.long().argmax(1).masked_fill(~several.any(1), last).clamp(max=last))
     example = torch.arange(batch, device=attention_mask.device).repeat(len(poolings))
     return Shared(kept, example, torch.cat(columns), torch.cat(firsts))  # [row], [row pos], [row]
-
-
-def _pool(
-    clean: Float[Tensor, "batch pos d_model"], pooling: Protocol, mode: str
-) -> Float[Tensor, "batch _ d_model"]:
-    layout = pooling.layout
-    # [batch group d_model]
-    pooled = pool_groups(clean, layout.of_token, pooling.how, n_groups=layout.n_positions)
-    if mode == "collapse":
-        return pooled
-    return spread_groups(pooled, layout.of_token, clean)  # [batch pos d_model]

@@ -1,6 +1,6 @@
 """Streams: residuals that leave the clean run at several layers and run on as one batch.
 
-:func:`sweep_streams` runs them from every start layer in a single pass. Done one by one, an
+:class:`StreamSweep` runs them from every start layer in a single pass. Done one by one, an
 intervention at each of L layers in P ways costs P·L hooked forward passes. Here a clean pass keeps
 the residual that enters each start layer; then the blocks are run once more: at each start layer
 the edited residuals join those that joined below, and all of them run through the next blocks in
@@ -179,62 +179,65 @@ def resumed(
     return model.resume(streams.resid, layer, **places, prefix=streams.prefix, read=read)
 
 
-def sweep_streams(
-    model: LensModel,
-    enter: Callable[[int], Float[Tensor, "row pos _"]],
-    mask: Int[Tensor, "row pos"],
-    positions: Int[Tensor, "row pos"],
-    layers: Sequence[int],
-    finish: Finish,
-    *,
-    max_tokens: int,
-    shared: Shared | None = None,
-) -> Float[Tensor, "layer row *result"]:
-    """Residuals enter at each of ``layers``, run on together, and are read out.
+class StreamSweep:
+    """Residuals that enter at one start layer after the other, run on together, and are read.
 
     Args:
         model: must honour ``run_blocks``; :meth:`require` it before.
-        enter: gives the residuals that enter a layer; called once per layer, in order.
-        mask, positions: of these residuals, at every layer.
+        mask, positions: of the residuals that enter, the same at every start layer.
         layers: ascending start layers.
-        finish: reads the result from streams that enter ``layers[-1]``.
         max_tokens: streams × positions that one call may hold; bounds the peak memory.
         shared: what the rows have in common with the clean run, which is not run again; None: all
             is run. The model must honour ``prefix``, and nothing may act on it.
-
-    Returns:
-        What ``finish`` returned, by layer and row.
     """
-    n_rows, width = mask.shape
-    # 1. Rows that begin at one position are a part: the same blocks, run as one batch.
-    everything = [(torch.arange(n_rows, device=mask.device), 0, None)]
-    parts = [
-        (
-            rows,
-            begin,
-            JoinedStreams(model, mask[rows, begin:], positions[rows, begin:], *counts, prefix),
-        )
-        for rows, begin, prefix in (everything if shared is None else shared.parts(width))
-        for counts in [(len(layers), max_tokens)]
-    ]
-    # 2. Upwards: at each start layer its residuals join, and all so far run to the next one.
-    for layer, next_layer in zip(layers, [*layers[1:], None], strict=True):
-        entering = enter(layer)
-        for rows, begin, streams in parts:
-            streams.join(entering[rows, begin:])
-            if next_layer is not None:
-                streams.run(layer, next_layer)
-    # 3. All streams enter the last start layer and are read, part by part, group by group.
-    results: Tensor | None = None
-    for rows, _, streams in parts:
-        read = [
-            finish(streams.at(chunk, in_part), layers[-1], rows[in_part])
-            for chunk, in_part in streams.chunks()
+
+    def __init__(
+        self,
+        model: LensModel,
+        mask: Int[Tensor, "row pos"],
+        positions: Int[Tensor, "row pos"],
+        layers: Sequence[int],
+        *,
+        max_tokens: int,
+        shared: Shared | None = None,
+    ) -> None:
+        self._n_rows, width = mask.shape
+        self._layers = layers
+        self._next = dict(pairwise(layers))
+        # Rows that begin at one position are a part: the same blocks, run as one batch.
+        everything = [(torch.arange(self._n_rows, device=mask.device), 0, None)]
+        counts = (len(layers), max_tokens)
+        self._parts = [
+            (
+                rows,
+                begin,
+                JoinedStreams(model, mask[rows, begin:], positions[rows, begin:], *counts, prefix),
+            )
+            for rows, begin, prefix in (everything if shared is None else shared.parts(width))
         ]
-        # Groups in the order in which they joined: [layer·part *result] -> [layer part *result].
-        of_part = torch.cat(read).reshape(len(layers), len(rows), *read[0].shape[1:])
-        if results is None:
-            results = of_part.new_empty((len(layers), n_rows, *of_part.shape[2:]))
-        results[:, rows] = of_part
-    assert results is not None, "there is at least one row"
-    return results
+
+    def enter(self, layer: int, resid: Float[Tensor, "row pos _"]) -> None:
+        """Residuals enter at a start layer, the next one in order; all that entered so far run on
+        to the one after it."""
+        for rows, begin, streams in self._parts:
+            streams.join(resid[rows, begin:])
+            if layer in self._next:
+                streams.run(layer, self._next[layer])
+
+    def read(self, finish: Finish) -> Float[Tensor, "layer row *result"]:
+        """What ``finish`` returns of the streams that enter the last start layer, by the layer at
+        which they entered and by row."""
+        results: Tensor | None = None
+        # Part by part, and in each group by group: one for each start layer.
+        for rows, _, streams in self._parts:
+            read = [
+                finish(streams.at(chunk, of_part), self._layers[-1], rows[of_part])
+                for chunk, of_part in streams.chunks()
+            ]
+            # [layer part *result]
+            of_rows = torch.cat(read).reshape(len(self._layers), len(rows), *read[0].shape[1:])
+            if results is None:
+                results = of_rows.new_empty((len(self._layers), self._n_rows, *of_rows.shape[2:]))
+            results[:, rows] = of_rows
+        assert results is not None, "there is at least one row"
+        return results

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pandas as pd
-from tqdm.auto import tqdm
 
 from interp_compose._versions import environment_versions
 from interp_compose.errors import InputError, InterventionError, OptionError
 from interp_compose.runs.files import atomic_write, locked, remove, remove_if_empty
 from interp_compose.runs.numbered import NumberedFiles
 from interp_compose.runs.result import parquet_bytes, read_parquet, tidy
-
-T = TypeVar("T")
 
 
 class BatchStore(NumberedFiles):
@@ -62,35 +59,41 @@ class BatchStore(NumberedFiles):
         return None
 
 
-@contextmanager
-def batch_by_batch(
-    batches: Sequence[T],
-    compute: Callable[[T], pd.DataFrame],
-    config: Mapping[str, Any],
-    *,
-    title: str,
-    progress: bool,
-    resume: str | Path | None,
-    unversioned: Sequence[str],
-    start_afresh: bool,
-) -> Iterator[pd.DataFrame]:
-    """The rows of all batches in one frame.
+class _NoBatches:
+    """Batches that nobody keeps."""
 
-    With ``resume``, a folder, finished batches are stored there under ``config`` and the versions
-    of what computes them, and deleted when the ``with`` block, which makes the result of them, has
-    ended well. ``start_afresh`` discards the batches of another run. ``unversioned`` are the
-    model's hooks that no version names (:attr:`.LensModel.unversioned_hooks`), and functions of the
-    user's.
+    def get(self, number: int) -> None:
+        """None is there."""
+
+    def put(self, number: int, frame: pd.DataFrame) -> None:
+        """Nothing is kept."""
+
+
+@contextmanager
+def kept_batches(
+    resume: str | Path | None,
+    config: Mapping[str, Any],
+    unversioned: Sequence[str],
+    *,
+    start_afresh: bool,
+) -> Iterator[BatchStore | _NoBatches]:
+    """The finished batches of a run, kept in the folder ``resume`` under its ``config`` and the
+    versions of what computes them, and deleted when the ``with`` block, which makes the result of
+    them, has ended well.
+
+    Args:
+        resume: None: nothing is kept.
+        config: of the run.
+        unversioned: the model's hooks that no version names (:attr:`.OpenBlocks.unversioned`), and
+            functions of the user's.
+        start_afresh: whether batches of another run are discarded.
 
     Raises:
         InterventionError: ``resume`` under such: nobody could tell whether they are those
             under which the stored batches were computed.
     """
     if resume is None:
-        frames = [
-            compute(part) for part in tqdm(batches, title, unit="batch", disable=not progress)
-        ]
-        yield pd.concat(frames, ignore_index=True)
+        yield _NoBatches()
         return
     if unversioned:
         raise InterventionError(
@@ -105,13 +108,6 @@ def batch_by_batch(
     fingerprint = {**config, "versions": environment_versions()}
     with locked(resume):
         store = BatchStore(resume, fingerprint, replace=start_afresh)
-        frames = []
-        for number, part in enumerate(tqdm(batches, title, unit="batch", disable=not progress)):
-            frame = store.get(number)
-            if frame is None:
-                frame = compute(part)
-                store.put(number, frame)
-            frames.append(frame)
-        yield pd.concat(frames, ignore_index=True)
+        yield store
         store.clear()
     remove_if_empty(Path(resume))

@@ -116,6 +116,11 @@ def finetune(
     """
     if folder is not None:
         check_history(_folder(folder) / HISTORY)
+    elif config is not None and config.checkpoint_every is not None:
+        raise OptionError(
+            f"checkpoint_every={config.checkpoint_every} without a folder, in which checkpoints "
+            "would be kept: give one, or leave it out"
+        )
     task = task if isinstance(task, Task) else Task(train=task)
     unit = "word" if carma is None else carma.unit
     with _pythons_randomness_kept():
@@ -164,11 +169,6 @@ def finetune_on(
     if carma is not None:
         carma = carma.resolved(model.n_layers)
     check_training(model, train, validation, config, carma)
-    if folder is None and config.checkpoint_every is not None:
-        raise OptionError(
-            f"checkpoint_every={config.checkpoint_every} without a folder, in which checkpoints "
-            "would be kept: give one, or leave it out"
-        )
     where = None if folder is None else _folder(folder)
     processes = Processes(model.device)
     smoothing = config.label_smoothing

@@ -12,7 +12,7 @@ from torch import Tensor
 from interp_compose.errors import InterventionError
 from interp_compose.interventions.pool_at import pool_at
 from interp_compose.interventions.pooling import PooledLayout
-from interp_compose.interventions.streams import Shared, resumed, sweep_streams
+from interp_compose.interventions.streams import Shared, StreamSweep, resumed
 from interp_compose.interventions.transplants import VECTORS, Places, as_long_as, entering
 from interp_compose.models.base import Streams
 from interp_compose.models.lens_model import LensModel
@@ -94,10 +94,10 @@ def swept(
     kinds = len(POOLINGS) * len(VECTORS)
     positions = where.layout.positions(model.positions(targets.tokens, targets.mask))
     mask = where.layout.mask.repeat(kinds, 1)
-    found = sweep_streams(
-        model, enter, mask, positions.repeat(kinds, 1), layers, finish, max_tokens=200
-    )
-    return found.reshape(len(layers), len(POOLINGS), len(VECTORS), N, -1)
+    streams = StreamSweep(model, mask, positions.repeat(kinds, 1), layers, max_tokens=200)
+    for layer in layers:
+        streams.enter(layer, enter(layer))
+    return streams.read(finish).reshape(len(layers), len(POOLINGS), len(VECTORS), N, -1)
 
 
 @torch.no_grad()

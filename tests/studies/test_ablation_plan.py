@@ -32,7 +32,7 @@ def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
     def worked(*args: Any, **options: Any) -> Any:
         raise AssertionError("work was started")
 
-    monkeypatch.setattr(ablation_measure, "_measure", worked)
+    monkeypatch.setattr(ablation_measure.PreparedAblation, "rows", worked)
 
 
 def quiet(model: LensModel, examples: Any, **options: Any) -> Any:
@@ -125,7 +125,7 @@ def test_what_a_probe_denies_is_refused_by_name(
 
 
 def planned(model: LensModel, examples: Any, **options: Any) -> Any:
-    return ablation_curve.plan(model, examples, AblationOptions(**options))
+    return ablation_measure.prepare_ablation(model, examples, AblationOptions(**options))
 
 
 def test_a_plan_says_what_will_be_run(model: LensModel, examples: list[Example]) -> None:

@@ -211,7 +211,7 @@ def test_neither_mode_nor_hooks_nor_gradients_matter(
 ) -> None:
     llama.train()
     try:
-        with llama.around(lambda inner, tokens, mask, read: inner(tokens, mask, read)):
+        with llama.open_blocks.around(lambda inner, tokens, mask, read: inner(tokens, mask, read)):
             again = complexity_report(llama, progress=False)
     finally:
         llama.eval()

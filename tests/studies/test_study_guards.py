@@ -86,14 +86,14 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 def counted(patch: pytest.MonkeyPatch, before: Callable[[], None]) -> list[int]:
     """How often a batch is computed; ``before`` is called first each time."""
-    real, calls = cap_measure._measure, [0]
+    real, calls = cap_measure.PreparedCap.rows, [0]
 
     def count(*args: Any, **options: Any) -> pd.DataFrame:
         calls[0] += 1
         before()
         return real(*args, **options)
 
-    patch.setattr(cap_measure, "_measure", count)
+    patch.setattr(cap_measure.PreparedCap, "rows", count)
     return calls
 
 

@@ -21,15 +21,15 @@ from tests.studies import similarity_reference as slow
 from tests.studies.test_study_refusals import measured
 
 MODULES: dict[str, Any] = {
-    "cap": cap_measure,
-    "ablation": ablation_measure,
-    "similarity": similarity_measure,
+    "cap": cap_measure.PreparedCap,
+    "ablation": ablation_measure.PreparedAblation,
+    "similarity": similarity_measure.PreparedSimilarity,
 }
 
 
 def interrupted(study: str, model: LensModel, examples: list[Example], **options: Any) -> None:
     """Two of its batches are finished."""
-    real, calls = MODULES[study]._measure, [0]
+    real, calls = MODULES[study].rows, [0]
 
     def dies_at_the_third(*args: Any, **options: Any) -> pd.DataFrame:
         calls[0] += 1
@@ -38,7 +38,7 @@ def interrupted(study: str, model: LensModel, examples: list[Example], **options
         return real(*args, **options)  # type: ignore[no-any-return]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(MODULES[study], "_measure", dies_at_the_third)
+        patch.setattr(MODULES[study], "rows", dies_at_the_third)
         with pytest.raises(KeyboardInterrupt):
             measured(study, model, examples, **options)
 
@@ -66,13 +66,13 @@ def test_an_interrupted_run_resumes_to_the_same_result(
         whole = measured(study, model, examples, **options)
         interrupted(study, model, examples, resume=folder, **options)
         assert len(list(folder.glob("*.parquet"))) == 2
-        calls, real = [0], MODULES[study]._measure
+        calls, real = [0], MODULES[study].rows
 
         def counted(*args: Any, **options: Any) -> pd.DataFrame:
             calls[0] += 1
             return real(*args, **options)  # type: ignore[no-any-return]
 
-        monkeypatch.setattr(MODULES[study], "_measure", counted)
+        monkeypatch.setattr(MODULES[study], "rows", counted)
         resumed = measured(study, model, examples, resume=folder, **options)
     assert calls[0] == (5 if study == "similarity" else 4) - 2
     assert resumed.config == whole.config

@@ -30,11 +30,9 @@ from interp_compose.papers.carma.synonyms.replace import (
 from interp_compose.papers.carma.synonyms.sources import SynonymSource
 from interp_compose.papers.carma.tables import TABLES, VERSIONS
 from interp_compose.runs.sweep import Where
-from interp_compose.studies.cap.measure import plan_within_study
+from interp_compose.studies.cap.measure import PreparedCap, prepare_cap
 from interp_compose.studies.cap.options import CapOptions
-from interp_compose.studies.cap.result import CapCurve
 from interp_compose.studies.core.options import Execution, Layers
-from interp_compose.studies.core.study import Plan
 from interp_compose.tasks.prompts import PAPER_MODELS
 from interp_compose.tasks.task import Task
 from interp_compose.training.carma import CarmaConfig
@@ -106,7 +104,7 @@ class ComparePlan:
     train: Sequence[TrainingExample]
     validation: Sequence[TrainingExample]
     test: Sequence[Example]
-    cap: Plan[CapCurve]
+    cap: PreparedCap
     training: TrainConfig
     carma: CarmaConfig
     replaced: Sequence[Replacement]
@@ -229,10 +227,10 @@ def _check_rates(rates: Sequence[float]) -> None:
 
 def plan_of_test(
     model: LensModel, task: Task, layers: Sequence[int], answers: str | Sequence[str]
-) -> Plan[CapCurve]:
+) -> PreparedCap:
     """Word-level CAP curves of the test split, without controls."""
     options = CapOptions(layers=layers, controls=False, seed=0, answers=answers, task=task.name)
-    return plan_within_study(model, task.test, options)
+    return prepare_cap(model, task.test, options, within=True)
 
 
 def _replaced(

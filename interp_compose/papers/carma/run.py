@@ -23,7 +23,7 @@ from interp_compose.runs.checksums import digests_of
 from interp_compose.runs.files import plain_json
 from interp_compose.runs.folder import hashed
 from interp_compose.runs.result import Result, store
-from interp_compose.studies.core.study import measure
+from interp_compose.studies.core.study import measured
 from interp_compose.training.evaluate import answered, convergence, representations
 from interp_compose.training.finetune import CHECKPOINTS, HISTORY, Finetuned, finetune_on
 from interp_compose.training.history import Tracker, TrainingHistory
@@ -135,7 +135,7 @@ def _measured(
     plan: ComparePlan, model: LensModel, version: str, seeds: Sequence[int], *, progress: bool
 ) -> dict[str, pd.DataFrame]:
     """Accuracy, CAP, ConsistSyn's counts and representations; one row per seed each."""
-    curve = measure(replace(plan.cap, model=model), progress=progress)
+    curve = measured(replace(plan.cap, model=model), progress=progress)
     correct = curve.clean.sort_values("example")["correct"].to_numpy(bool)
     cap = curve.frame.assign(n_correct=(curve.frame["accuracy"] * curve.frame["n"]).round())
     accuracy = {

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Final, Literal
 
@@ -30,6 +29,7 @@ from interp_compose.models.texts import output_tokenizer
 from interp_compose.studies.ablation.options import AblationCommand, AblationOptions
 from interp_compose.studies.ablation.result import ALL_WORDS, AblationCurve
 from interp_compose.studies.core.command import run_on_task
+from interp_compose.studies.core.data import HasTest
 from interp_compose.studies.core.inputs import (
     CLEAN,
     AnswerTargets,
@@ -47,8 +47,10 @@ from interp_compose.studies.core.inputs import (
     split_clean,
     texts_of_example,
 )
-from interp_compose.studies.core.study import Plan, config_of, study
+from interp_compose.studies.core.keywords import keywords
+from interp_compose.studies.core.study import Prepared, config_of, measured, prepared_of
 from interp_compose.tasks.examples import ExampleRow
+from interp_compose.tasks.rows import Tables
 from interp_compose.text.label_set import checked_labels
 from interp_compose.text.tagging import Tagger, tagger_of, unit_tags
 from interp_compose.types import Example
@@ -72,10 +74,12 @@ UNCHANGED: Final = 1e-5
 """Nats that rounding alone may move a log-probability in float32."""
 
 
-@study(AblationOptions)
+@keywords(AblationOptions)
 def ablation_curve(
-    model: LensModel, examples: Iterable[ExampleRow | str], options: AblationOptions
-) -> Plan[AblationCurve]:
+    model: LensModel,
+    examples: Iterable[ExampleRow | str] | HasTest | Tables,
+    options: AblationOptions,
+) -> AblationCurve:
     """Knock out one thing at a time, at each layer, and follow the answer.
 
     ``what="words"``: later positions cannot attend to a word's tokens (:func:`mask_attention`;
@@ -102,6 +106,93 @@ def ablation_curve(
         CapabilityError: a probe shows that the model does not honour what this needs.
         InterventionError: there is no word to knock out, or no knockout changed any number.
         TrainingModeError, NonFiniteError: see their names.
+    """
+    prepared = prepared_of(prepare_ablation, model, examples, options)
+    return measured(prepared, progress=options.progress, resume=options.resume)
+
+
+def run(command: AblationCommand) -> AblationCurve:
+    """The command ``interp-compose ablate``."""
+    return run_on_task(command, prepare_ablation)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PreparedAblation(Prepared[AblationCurve]):
+    """Examples, and what is knocked out of each of them.
+
+    Attributes:
+        items: the examples.
+        options: of the curve, ``reach`` stated.
+        layers: of the knockouts, ascending.
+        references: what replaces the output of heads.
+        tags: of each example's words, where a tagger was given.
+    """
+
+    items: Sequence[PreparedExample]
+    options: AblationOptions
+    layers: Sequence[int]
+    references: References
+    tags: Mapping[int, list[str]]
+
+    def rows(self, items: Sequence[PreparedExample]) -> pd.DataFrame:
+        """One batch's outcomes, the clean ones under layer ``CLEAN``."""
+        model, options, layers = self.model, self.options, self.layers
+        batch = PromptBatch.of([item.prompt for item in items], model.device)
+        targets = AnswerTargets.of(items, model.device)
+        knockout, units = _knockout(model, items, batch, options, self.references)
+        starts = [0] if options.reach == "until" else layers
+        names = [f"blocks.{layer}.hook_resid_pre" for layer in starts] if units else []
+        logits, resid = model.capture(
+            batch.tokens, names, attention_mask=batch.mask, read=targets.read
+        )
+        index = [item.index for item in items]
+        frames = [_rows(targets.outcomes(logits), [CLEAN], index, [0] * len(items))]
+        if units:
+            outcomes = ablation_sweep(
+                model,
+                lambda layer: resid.pop(f"blocks.{layer}.hook_resid_pre"),
+                batch.mask,
+                model.positions(batch.tokens, batch.mask),
+                knockout,
+                layers,
+                targets.outcomes,
+                reach=str(options.reach),
+                max_tokens=chunk_tokens(model, batch.tokens.shape[1], logits=targets.n_read),
+                read=targets.read,
+            )
+            examples = [index[row] for row in knockout.row.tolist()]
+            frames.append(_rows(outcomes.flatten(0, 1), layers, examples, units))
+        return pd.concat(frames, ignore_index=True)
+
+    def result(self, rows: pd.DataFrame) -> AblationCurve:
+        """The curve; refused where no knockout moved any log-probability."""
+        outcomes, clean = split_clean(rows, self.model, self.items, ["layer", "unit"])
+        clean_logprob = outcomes["example"].map(clean.set_index("example")["target_logprob"])
+        if bool(((outcomes["target_logprob"] - clean_logprob).abs() <= UNCHANGED).all()):
+            raise InterventionError(
+                f"what={self.options.what!r} changed nothing: none of {len(outcomes)} outcomes "
+                f"differs from the clean model's by more than {UNCHANGED} nats. Check that the "
+                "model's answers depend on what was knocked out."
+            )
+        cells = _cells(self.items, self.tags, self.options.what, self.model.n_heads)
+        clean = clean.drop(columns=["affected", "n_groups"])
+        return AblationCurve.from_outcomes(
+            outcomes,
+            clean,
+            cells,
+            self.config,
+            n_layers=self.model.n_layers,
+            predictions=predictions_of(self.model, outcomes),
+        )
+
+
+def prepare_ablation(
+    model: LensModel, examples: Iterable[ExampleRow | str], options: AblationOptions
+) -> PreparedAblation:
+    """Check everything that knockouts need, before any is measured.
+
+    Raises:
+        InputError, InterventionError, CapabilityError: as :func:`ablation_curve`.
     """
     check_numbers(options.seed, options.batch_size)
     reach = _checked_reach(options)
@@ -143,14 +234,16 @@ def ablation_curve(
         **counts_of(skipped, map(texts_of_example, items)),
     )
     options = replace(options, reach=reach)
-    references = References(items, options, layers, size)
-    return Plan(
-        AblationCurve,
-        model,
-        config,
+    return PreparedAblation(
+        kind=AblationCurve,
+        model=model,
+        config=config,
         batches=batches,
-        compute=partial(_measure, options=options, layers=layers, references=references),
-        result=partial(_curve, items=items, tags=tags, config=config),
+        items=items,
+        options=options,
+        layers=layers,
+        references=References(items, options, layers, size),
+        tags=tags,
     )
 
 
@@ -272,41 +365,6 @@ def batches_of(items: Sequence[PreparedExample], size: int) -> list[list[Prepare
     return into_batches(items, size, lambda item: (item.n_tokens, item.index))
 
 
-def _measure(
-    model: LensModel,
-    items: Sequence[PreparedExample],
-    *,
-    options: AblationOptions,
-    layers: Sequence[int],
-    references: References,
-) -> pd.DataFrame:
-    """One batch's outcomes, the clean ones under layer ``CLEAN``."""
-    batch = PromptBatch.of([item.prompt for item in items], model.device)
-    targets = AnswerTargets.of(items, model.device)
-    knockout, units = _knockout(model, items, batch, options, references)
-    starts = [0] if options.reach == "until" else layers
-    names = [f"blocks.{layer}.hook_resid_pre" for layer in starts] if units else []
-    logits, resid = model.capture(batch.tokens, names, attention_mask=batch.mask, read=targets.read)
-    index = [item.index for item in items]
-    frames = [_rows(targets.outcomes(logits), [CLEAN], index, [0] * len(items))]
-    if units:
-        outcomes = ablation_sweep(
-            model,
-            lambda layer: resid.pop(f"blocks.{layer}.hook_resid_pre"),
-            batch.mask,
-            model.positions(batch.tokens, batch.mask),
-            knockout,
-            layers,
-            targets.outcomes,
-            reach=str(options.reach),
-            max_tokens=chunk_tokens(model, batch.tokens.shape[1], logits=targets.n_read),
-            read=targets.read,
-        )
-        examples = [index[row] for row in knockout.row.tolist()]
-        frames.append(_rows(outcomes.flatten(0, 1), layers, examples, units))
-    return pd.concat(frames, ignore_index=True)
-
-
 def _knockout(
     model: LensModel,
     items: Sequence[PreparedExample],
@@ -422,34 +480,6 @@ def _rows(
     return outcome_rows(outcomes, place, "ablated at layer {0.layer}")
 
 
-def _curve(
-    model: LensModel,
-    rows: pd.DataFrame,
-    *,
-    items: Sequence[PreparedExample],
-    tags: Mapping[int, Sequence[str]],
-    config: Mapping[str, Any],
-) -> AblationCurve:
-    outcomes, clean = split_clean(rows, model, items, ["layer", "unit"])
-    clean_logprob = outcomes["example"].map(clean.set_index("example")["target_logprob"])
-    if bool(((outcomes["target_logprob"] - clean_logprob).abs() <= UNCHANGED).all()):
-        raise InterventionError(
-            f"what={config['what']!r} changed nothing: none of {len(outcomes)} outcomes differs "
-            f"from the clean model's by more than {UNCHANGED} nats. Check that the model's answers "
-            "depend on what was knocked out."
-        )
-    cells = _cells(items, tags, config["what"], model.n_heads)
-    clean = clean.drop(columns=["affected", "n_groups"])
-    return AblationCurve.from_outcomes(
-        outcomes,
-        clean,
-        cells,
-        config,
-        n_layers=model.n_layers,
-        predictions=predictions_of(model, outcomes),
-    )
-
-
 def _cells(
     items: Sequence[PreparedExample], tags: Mapping[int, Sequence[str]], what: str, n_heads: int
 ) -> pd.DataFrame:
@@ -472,8 +502,3 @@ def _cells(
             "group": [row[3][row[1]] if row[3] else ALL_WORDS for row in rows],
         }
     )
-
-
-def run(command: AblationCommand) -> AblationCurve:
-    """The command ``interp-compose ablate``."""
-    return run_on_task(command, ablation_curve.plan)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -30,6 +30,7 @@ from interp_compose.models.memory import chunk_tokens
 from interp_compose.studies.cap.options import CapCommand, CapOptions
 from interp_compose.studies.cap.result import CONTROLS, CapCurve
 from interp_compose.studies.core.command import run_on_task
+from interp_compose.studies.core.data import HasTest
 from interp_compose.studies.core.inputs import (
     CLEAN,
     AnswerTargets,
@@ -44,20 +45,20 @@ from interp_compose.studies.core.inputs import (
     outcome_rows,
     predictions_of,
     prepare,
-    prepare_or_refuse,
     split_clean,
     texts_of_example,
     tokens_of,
 )
-from interp_compose.studies.core.options import PromptOptions
-from interp_compose.studies.core.study import Plan, config_of, study
+from interp_compose.studies.core.keywords import keywords
+from interp_compose.studies.core.study import Prepared, config_of, measured, prepared_of
 from interp_compose.tasks.examples import ExampleRow
+from interp_compose.tasks.rows import Tables
 
 
-@study(CapOptions)
+@keywords(CapOptions)
 def cap_curve(
-    model: LensModel, examples: Iterable[ExampleRow], options: CapOptions
-) -> Plan[CapCurve]:
+    model: LensModel, examples: Iterable[ExampleRow] | HasTest | Tables, options: CapOptions
+) -> CapCurve:
     """Layer-wise CAP curve: accuracy after pooling at each layer (CARMA, section 4.3, C.1).
 
     For each start layer ℓ and pooling, the tokens of every unit are pooled into one vector in
@@ -82,42 +83,112 @@ def cap_curve(
         CapabilityError: a probe shows that the model does not honour what this needs.
         TrainingModeError, NonFiniteError: see their names.
     """
-    check_decoder(model, "measure it with similarity_curve")
-    return _planned(
-        model, options, lambda remedy: prepare(model, examples, options, collapse=remedy)
-    )
+    prepared = prepared_of(prepare_cap, model, examples, options)
+    return measured(prepared, progress=options.progress, resume=options.resume)
 
 
-def plan_within_study(
-    model: LensModel, examples: Iterable[ExampleRow], options: CapOptions
-) -> Plan[CapCurve]:
-    """The plan of a CAP curve that is measured inside another study, whose users do not have all of
-    its options: no message about an example names one of those."""
-    check_decoder(model, "measure its agreement with people")
-    prompt_options = PromptOptions(unit=options.unit, answers=options.answers)
-    shorter = "Use shorter prompts."
-    return _planned(
-        model,
-        options,
-        lambda _: (prepare_or_refuse(model, examples, prompt_options, collapse=shorter), {}),
-    )
+def run(command: CapCommand) -> CapCurve:
+    """The command ``interp-compose cap``."""
+    return run_on_task(command, prepare_cap)
 
 
-def _planned(
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PreparedCap(Prepared[CapCurve]):
+    """Examples, and what is done to each of them.
+
+    Attributes:
+        items: the examples.
+        options: of the curve.
+        layers: start layers, ascending.
+        poolings: by name, controls included.
+    """
+
+    items: Sequence[PreparedExample]
+    options: CapOptions
+    layers: Sequence[int]
+    poolings: Mapping[str, How | OwnPooling]
+
+    def rows(self, items: Sequence[PreparedExample]) -> pd.DataFrame:
+        """One batch's outcomes, the clean ones under layer ``CLEAN``."""
+        model, options, layers = self.model, self.options, self.layers
+        batch = PromptBatch.of([item.prompt for item in items], model.device)
+        targets = AnswerTargets.of(items, model.device)
+        affected = any(item.affected for item in items)
+        names = [f"blocks.{layer}.hook_resid_pre" for layer in layers] if affected else []
+        logits, resid, kept = capture_kept(
+            model, batch.tokens, names, batch.mask, read=targets.read
+        )
+        clean = _rows(items, targets.outcomes(logits), ["clean"], [CLEAN])
+        if not affected:
+            return clean
+        units = batch.layout([item.prompt.groups for item in items])
+        shuffled = batch.layout([_shuffled(item, options.seed) for item in items])
+
+        def finish(
+            streams: Streams, layer: int, row: Int[Tensor, "stream"]
+        ) -> Float[Tensor, "stream 4"]:
+            return targets.outcomes(resumed(model, streams, layer, read=targets.read), row)
+
+        pooled = sweep(
+            model,
+            lambda layer: resid.pop(f"blocks.{layer}.hook_resid_pre"),
+            batch.mask,
+            model.positions(batch.tokens, batch.mask),
+            with_layouts(self.poolings, units, shuffled),
+            layers,
+            finish,
+            mode=options.mode,
+            renumber=options.renumber,
+            max_tokens=chunk_tokens(model, units.n_positions, logits=targets.n_read),
+            kept=kept,
+            n_read=targets.n_read,
+        )
+        rows = _rows(items, pooled.flatten(0, 2), list(self.poolings), layers)
+        return pd.concat([clean, rows], ignore_index=True)
+
+    def result(self, rows: pd.DataFrame) -> CapCurve:
+        """The result; examples that pooling cannot change keep their clean outcome everywhere."""
+        outcomes, clean = split_clean(rows, self.model, self.items, ["layer", "pooling"])
+        cells = [self.layers, [*self.poolings]]
+        grid = pd.MultiIndex.from_product(cells, names=["layer", "pooling"])
+        unchanged = clean.loc[~clean["affected"], outcomes.columns.drop(["layer", "pooling"])]
+        filled = unchanged.merge(grid.to_frame(index=False), how="cross")
+        # A batch of affected examples never holds unaffected ones: batches_of keeps them apart.
+        all_outcomes = pd.concat([outcomes, filled], ignore_index=True)
+        return CapCurve.from_outcomes(
+            all_outcomes,
+            clean,
+            self.config,
+            n_layers=self.model.n_layers,
+            tokens=tokens_of(self.model, self.items),
+            predictions=predictions_of(self.model, all_outcomes),
+        )
+
+
+def prepare_cap(
     model: LensModel,
+    examples: Iterable[ExampleRow],
     options: CapOptions,
-    prepare_examples: Callable[[str | None], tuple[list[PreparedExample], dict[str, int]]],
-) -> Plan[CapCurve]:
-    """The plan; ``prepare_examples`` gives the examples, and how many were left out for what, given
-    the remedy for prompts that a collapse would stretch (None where nothing is shortened)."""
+    *,
+    within: bool = False,
+) -> PreparedCap:
+    """Check everything that a CAP curve needs, before any of it is measured. ``within`` another
+    study, whose users do not have all of its options, no message names one of those.
+
+    Raises:
+        InputError, InterventionError, CapabilityError: as :func:`cap_curve`.
+    """
+    instead = "measure its agreement with people" if within else "measure it with similarity_curve"
+    check_decoder(model, instead)
     check_numbers(options.seed, options.batch_size)
     chosen_poolings = poolings_of(options.pooling, model)
     collapses = options.mode == "collapse"
     check_renumbered(model, options.mode, options.renumber)
     needed = ("resume", *needs(options.mode, options.renumber))
     layers = resolve_layers(options.layers, model.n_layers)
-    remedy = "Use mode='broadcast', or shorter prompts." if collapses else None
-    items, skipped = prepare_examples(remedy)
+    shorter = "Use shorter prompts." if within else "Use mode='broadcast', or shorter prompts."
+    remedy = shorter if collapses else None
+    items, skipped = prepare(model, examples, options, collapse=remedy, within=within)
     model.require(*needed)
     if not any(item.affected for item in items):
         raise InterventionError(
@@ -140,14 +211,16 @@ def _planned(
         **answer_lengths_of(items, options),
         **counts_of(skipped, map(texts_of_example, items)),
     )
-    return Plan(
-        CapCurve,
-        model,
-        config,
+    return PreparedCap(
+        kind=CapCurve,
+        model=model,
+        config=config,
         batches=batches_of(items, size),
-        compute=partial(_measure, options=options, layers=layers, poolings=poolings),
-        result=partial(_curve, items=items, config=config, poolings=list(poolings)),
         unversioned=own_poolings(chosen_poolings),
+        items=items,
+        options=options,
+        layers=layers,
+        poolings=poolings,
     )
 
 
@@ -162,49 +235,6 @@ def batches_of(items: Sequence[PreparedExample], size: int) -> list[list[Prepare
         for affected in (False, True)
         for batch in into_batches((it for it in items if it.affected == affected), size, lengths)
     ]
-
-
-def _measure(
-    model: LensModel,
-    items: Sequence[PreparedExample],
-    *,
-    options: CapOptions,
-    layers: Sequence[int],
-    poolings: Mapping[str, How | OwnPooling],
-) -> pd.DataFrame:
-    """One batch's outcomes, the clean ones under layer ``CLEAN``."""
-    batch = PromptBatch.of([item.prompt for item in items], model.device)
-    targets = AnswerTargets.of(items, model.device)
-    affected = any(item.affected for item in items)
-    names = [f"blocks.{layer}.hook_resid_pre" for layer in layers] if affected else []
-    logits, resid, kept = capture_kept(model, batch.tokens, names, batch.mask, read=targets.read)
-    clean = _rows(items, targets.outcomes(logits), ["clean"], [CLEAN])
-    if not affected:
-        return clean
-    units = batch.layout([item.prompt.groups for item in items])
-    shuffled = batch.layout([_shuffled(item, options.seed) for item in items])
-
-    def finish(
-        streams: Streams, layer: int, row: Int[Tensor, "stream"]
-    ) -> Float[Tensor, "stream 4"]:
-        return targets.outcomes(resumed(model, streams, layer, read=targets.read), row)
-
-    pooled = sweep(
-        model,
-        lambda layer: resid.pop(f"blocks.{layer}.hook_resid_pre"),
-        batch.mask,
-        model.positions(batch.tokens, batch.mask),
-        with_layouts(poolings, units, shuffled),
-        layers,
-        finish,
-        mode=options.mode,
-        renumber=options.renumber,
-        max_tokens=chunk_tokens(model, units.n_positions, logits=targets.n_read),
-        kept=kept,
-        n_read=targets.n_read,
-    )
-    rows = _rows(items, pooled.flatten(0, 2), list(poolings), layers)
-    return pd.concat([clean, rows], ignore_index=True)
 
 
 def _shuffled(item: PreparedExample, seed: int) -> list[int]:
@@ -228,33 +258,3 @@ def _rows(
         "pooling": [name for _ in layers for name in poolings for _ in range(n)],
     }
     return outcome_rows(outcomes, place, "after {0.pooling} pooling at layer {0.layer}")
-
-
-def _curve(
-    model: LensModel,
-    rows: pd.DataFrame,
-    *,
-    items: Sequence[PreparedExample],
-    config: Mapping[str, Any],
-    poolings: Sequence[str],
-) -> CapCurve:
-    """The result; examples that pooling cannot change keep their clean outcome everywhere."""
-    outcomes, clean = split_clean(rows, model, items, ["layer", "pooling"])
-    grid = pd.MultiIndex.from_product([config["layers"], poolings], names=["layer", "pooling"])
-    unchanged = clean.loc[~clean["affected"], outcomes.columns.drop(["layer", "pooling"])]
-    filled = unchanged.merge(grid.to_frame(index=False), how="cross")
-    # A batch of affected examples never holds unaffected ones: batches_of keeps them apart.
-    all_outcomes = pd.concat([outcomes, filled], ignore_index=True)
-    return CapCurve.from_outcomes(
-        all_outcomes,
-        clean,
-        config,
-        n_layers=model.n_layers,
-        tokens=tokens_of(model, items),
-        predictions=predictions_of(model, all_outcomes),
-    )
-
-
-def run(command: CapCommand) -> CapCurve:
-    """The command ``interp-compose cap``."""
-    return run_on_task(command, cap_curve.plan)

@@ -1,4 +1,4 @@
-"""What a command does around its study: load, plan, hold the folder, measure, write."""
+"""What a command does around its study: load, prepare, hold the folder, measure, write."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from interp_compose.studies.core.options import (
 )
 from interp_compose.studies.core.output import held_folder, write_result
 from interp_compose.studies.core.result import StudyResult
-from interp_compose.studies.core.study import Plan, measure, noting
+from interp_compose.studies.core.study import Prepared, measured, noting
 from interp_compose.tasks.load import check_task, load_task
 from interp_compose.types import Example
 
@@ -45,7 +45,7 @@ def loaded(source: StartModel) -> LensModel:
 
 def run_on_task(
     command: TaskCommand[A],
-    plan: Callable[[LensModel, Sequence[Example], A], Plan[R]],
+    prepare: Callable[[LensModel, Sequence[Example], A], Prepared[R]],
 ) -> R:
     """Load, measure, and write: results (Parquet, CSV), figures as HTML and as PNG.
 
@@ -69,11 +69,11 @@ def run_on_task(
     sample = sample_note(source.limit, options.seed, n=len(split))
     answers = task.answer_set("labels") if tuple(options.answers) == OF_TASK else options.answers
     options = replace(options, answers=answers, task=f"{task.name} ({source.split}{sample})")
-    planned = noting(plan(model, examples, options), filtered=task.filtered(source.split))
-    return carried_out(planned, command.output)
+    prepared = noting(prepare(model, examples, options), filtered=task.filtered(source.split))
+    return carried_out(prepared, command.output)
 
 
-def carried_out(plan: Plan[R], output: Output) -> R:
+def carried_out(prepared: Prepared[R], output: Output) -> R:
     """Measure, and write into the output's folder.
 
     An interrupted run resumes, batch by batch, when it is started again with the same options,
@@ -84,15 +84,15 @@ def carried_out(plan: Plan[R], output: Output) -> R:
         InputError: as :func:`.output.check_folder`.
     """
     out, overwrite = output.out, output.overwrite
-    with held_folder(out, plan.kind, plan.config, overwrite=overwrite):
-        earlier = None if overwrite else finished(out, plan)
+    with held_folder(out, prepared.kind, prepared.config, overwrite=overwrite):
+        earlier = None if overwrite else finished(out, prepared)
         if earlier is not None:
             if not output.quiet:
                 print(f"{out} holds this result; --overwrite measures it again", file=sys.stderr)
             write_result(out, earlier, overwrite=False)
             return earlier
-        return measure(
-            plan,
+        return measured(
+            prepared,
             progress=not output.quiet,
             resume=out / "batches",
             start_afresh=overwrite,
@@ -100,11 +100,11 @@ def carried_out(plan: Plan[R], output: Output) -> R:
         )
 
 
-def finished(out: Path, plan: Plan[R]) -> R | None:
+def finished(out: Path, prepared: Prepared[R]) -> R | None:
     """The result of this very run, where the folder holds it whole."""
     try:
-        earlier = plan.kind.load(out)
+        earlier = prepared.kind.load(out)
     except InterpComposeError:
         return None
-    same = earlier.config == plain_json(plan.config, "config")
+    same = earlier.config == plain_json(prepared.config, "config")
     return earlier if same and earlier.versions == environment_versions() else None

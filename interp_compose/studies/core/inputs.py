@@ -94,9 +94,13 @@ def prepare(
     *,
     collapse: str | None = None,
     answered: bool = True,
+    within: bool = False,
 ) -> tuple[list[PreparedExample], dict[str, int]]:
     """As :func:`prepare_all`; and, where ``options.on_bad`` is ``"skip"``, how many examples were
     left out for what of them.
+
+    ``within`` another study, whose users have neither ``on_bad`` nor ``multi_token_answers``, no
+    message names these.
 
     Raises:
         InputError: names every example that is bad, see :func:`.bad_examples.sound`.
@@ -104,27 +108,11 @@ def prepare(
     """
     return sound(
         list(examples),
-        lambda rows: prepare_all(model, rows, options, collapse=collapse, answered=answered),
-        options.on_bad,
+        lambda rows: prepare_all(
+            model, rows, options, within=within, collapse=collapse, answered=answered
+        ),
+        None if within else options.on_bad,
     )
-
-
-def prepare_or_refuse(
-    model: LensModel,
-    examples: Iterable[ExampleRow],
-    options: PromptOptions,
-    *,
-    collapse: str | None = None,
-    answered: bool = True,
-) -> list[PreparedExample]:
-    """As :func:`prepare`, where a user has neither ``on_bad`` nor ``multi_token_answers``: no
-    message names them. ``options`` is no :class:`AnswerOptions`."""
-    items, _ = sound(
-        list(examples),
-        lambda rows: prepare_all(model, rows, options, collapse=collapse, answered=answered),
-        None,
-    )
-    return items
 
 
 def counts_of(skipped: Mapping[str, int], rows: Iterable[Hashable]) -> dict[str, Any]:
@@ -147,6 +135,7 @@ def prepare_all(
     examples: Iterable[ExampleRow],
     options: PromptOptions,
     *,
+    within: bool = False,
     collapse: str | None = None,
     answered: bool = True,
 ) -> list[PreparedExample]:
@@ -170,7 +159,9 @@ def prepare_all(
     """
     check_model(model)
     labels_of_answers = checked_labels(options.answers)
-    several = options.multi_token_answers if isinstance(options, AnswerOptions) else None
+    several = None  # a user cannot allow them
+    if isinstance(options, AnswerOptions) and not within:
+        several = options.multi_token_answers
     if several and labels_of_answers is not None:
         raise OptionError(
             f"multi_token_answers=True, answers={list(labels_of_answers)}: labels have to be one "

@@ -7,6 +7,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Mapping
+from functools import wraps
 from itertools import pairwise
 from typing import (
     Any,
@@ -20,7 +21,7 @@ from typing import (
     runtime_checkable,
 )
 
-from interp_compose._public import public
+from interp_compose._public import arguments_of
 from interp_compose.tasks.table import listed
 
 A = TypeVar("A")
@@ -61,57 +62,42 @@ def keywords(options: Callable[P, OptionsT]) -> _Keywords[P, OptionsT]:
     (``options:``), their descriptions. Those of the root class, which many functions share, come
     last. One that is declared first, as a ``field(kw_only=False)``, may also be given by position.
     """
+    kind = cast(type, options)
 
     def decorate(function: Callable[..., R]) -> Callable[..., R]:
-        returns = get_type_hints(function)["return"]
-        return with_keywords(function, options, described=function, returns=returns)
+        *first, last = inspect.signature(function).parameters
+        signature = _signature(function, kind)
+
+        @wraps(function)
+        def called(*args: Any, **named: Any) -> R:
+            args, named = taken(args, named)
+            try:
+                given = signature.bind(*args, **named).arguments
+            except TypeError as misfit:
+                raise TypeError(f"{function.__name__}() {misfit}") from None
+            return function(*(given.pop(name) for name in first), kind(**given))
+
+        called.__doc__ = _documented(function.__doc__ or "", last, descriptions(kind))
+        called.__signature__ = signature  # type: ignore[attr-defined]
+        hints = {name: one.annotation for name, one in signature.parameters.items()}
+        called.__annotations__ = {**hints, "return": signature.return_annotation}
+        taken = arguments_of(called)
+        return called
 
     return cast("_Keywords[P, OptionsT]", decorate)
 
 
-def with_keywords(
-    function: Callable[..., R],
-    options: Callable[..., Any],
-    *,
-    described: Callable[..., Any],
-    returns: Any,
-    also: Any = None,
-) -> Callable[..., R]:
-    """``function`` under the name, docstring and first parameters of ``described``, the last of
-    which may be of the types ``also`` as well."""
-    signature = _signature(described, cast(type, options), returns, also)
-    *first, last = inspect.signature(described).parameters
-
-    def called(*args: Any, **named: Any) -> R:
-        try:
-            given = signature.bind(*args, **named).arguments
-        except TypeError as misfit:
-            raise TypeError(f"{described.__name__}() {misfit}") from None
-        return function(*(given.pop(name) for name in first), options(**given))
-
-    for name in ("__module__", "__name__", "__qualname__"):
-        setattr(called, name, getattr(described, name))
-    called.__doc__ = _documented(described.__doc__ or "", last, descriptions(cast(type, options)))
-    called.__signature__ = signature  # type: ignore[attr-defined]
-    hints = {name: one.annotation for name, one in signature.parameters.items()}
-    called.__annotations__ = {**hints, "return": returns}
-    return public(called)
-
-
-def _signature(
-    described: Callable[..., Any], options: type, returns: Any, also: Any
-) -> inspect.Signature:
-    first, known = get_type_hints(described), get_type_hints(options)
-    parameters = list(inspect.signature(described).parameters.values())[:-1]
-    if also is not None:
-        first[parameters[-1].name] |= also
+def _signature(function: Callable[..., Any], options: type) -> inspect.Signature:
+    """Of the first parameters, and the fields of the options in the place of the last one."""
+    first, known = get_type_hints(function), get_type_hints(options)
+    parameters = list(inspect.signature(function).parameters.values())[:-1]
     named = inspect.signature(options).parameters
     return inspect.Signature(
         [
             *(one.replace(annotation=first[one.name]) for one in parameters),
             *(named[name].replace(annotation=known[name]) for name in declared(options)),
         ],
-        return_annotation=returns,
+        return_annotation=first["return"],
     )
 
 

@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 from zlib import crc32
@@ -38,8 +37,10 @@ from interp_compose.models.ready import check_ids, check_model, check_prompts
 from interp_compose.stats.agreement import rounding
 from interp_compose.studies.core.bad_examples import sound
 from interp_compose.studies.core.command import carried_out, loaded
+from interp_compose.studies.core.data import HasTest
 from interp_compose.studies.core.inputs import PromptBatch, counts_of, into_batches
-from interp_compose.studies.core.study import Plan, config_of, study
+from interp_compose.studies.core.keywords import keywords
+from interp_compose.studies.core.study import Prepared, config_of, measured, prepared_of
 from interp_compose.studies.similarity.options import SimilarityCommand, SimilarityOptions
 from interp_compose.studies.similarity.result import (
     ALL,
@@ -51,6 +52,7 @@ from interp_compose.studies.similarity.result import (
 )
 from interp_compose.tasks.load import load_pairs
 from interp_compose.tasks.pairs import Pair, PairRow, read_pairs
+from interp_compose.tasks.rows import Tables
 from interp_compose.text.units import TokenizedPrompt, tokenize_prompts
 from interp_compose.types import Example
 
@@ -58,10 +60,10 @@ MAX_PAIRS = 256  # in a batch; the more, the fewer texts are run twice
 NEEDS = ("resume", "positions", "hidden")
 
 
-@study(SimilarityOptions)
+@keywords(SimilarityOptions)
 def similarity_curve(
-    model: LensModel, pairs: Iterable[PairRow], options: SimilarityOptions
-) -> Plan[SimilarityCurve]:
+    model: LensModel, pairs: Iterable[PairRow] | HasTest | Tables, options: SimilarityOptions
+) -> SimilarityCurve:
     """Agreement with human judgements after pooling at each layer.
 
     For each start layer ℓ and pooling, the tokens of every unit of a text are pooled into one
@@ -88,6 +90,118 @@ def similarity_curve(
         InterventionError: no text has a unit of several tokens, or pooling changed no cosine.
         CapabilityError: a probe shows that the model does not honour what this needs.
         TrainingModeError, NonFiniteError: see their names.
+    """
+    prepared = prepared_of(prepare_similarity, model, pairs, options)
+    return measured(prepared, progress=options.progress, resume=options.resume)
+
+
+def run(command: SimilarityCommand) -> SimilarityCurve:
+    """The command ``interp-compose similarity``: results (Parquet, CSV), figures as HTML and PNG.
+
+    Raises:
+        InputError: ``out`` holds another run's result and ``overwrite`` is off.
+        InputError, ModelError, MissingDataError: before work starts; nothing is written.
+    """
+    source = command.task
+    check_limit(source.limit)
+    task = load_pairs(source.task, data_dir=source.data_dir)
+    split = task.split(source.split)
+    if not split:
+        raise OptionError(
+            f"split {source.split!r} of {source.task!r} holds no pairs; a file of your own is all "
+            "test split: leave --split out"
+        )
+    seed = command.study.seed
+    pairs = drawn(split, source.limit, seed)
+    sample = sample_note(source.limit, seed, n=len(split))
+    options = replace(command.study, task=f"{task.name} ({source.split}{sample})")
+    model = _read_at(loaded(command.model), command.model.output)
+    return carried_out(prepare_similarity(model, pairs, options), command.output)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PreparedSimilarity(Prepared[SimilarityCurve]):
+    """Pairs, and what is done to each of them.
+
+    Attributes:
+        items: the pairs.
+        seed: of the shuffled control.
+        reading: how a text's embedding is read.
+        layers: start layers, ascending.
+        poolings: by name, controls included.
+    """
+
+    items: Sequence[PreparedTexts]
+    seed: int
+    reading: EmbeddingReader
+    layers: Sequence[int]
+    poolings: Mapping[str, How | OwnPooling]
+
+    def rows(self, pairs: Sequence[PreparedTexts]) -> pd.DataFrame:
+        """One batch's cosines: the clean ones at every layer, then every cell of the sweep."""
+        model, reading, layers = self.model, self.reading, self.layers
+        poolings = self.poolings
+        texts = list(
+            {text.index: text for item in pairs for text in (item.first, item.second)}.values()
+        )  # each once
+        batch = PromptBatch.of([text.prompt for text in texts], model.device)
+        n_layers = model.n_layers
+        names = [f"blocks.{layer}.hook_resid_pre" for layer in range(n_layers)]
+        hidden, resid = model.capture(batch.tokens, names, attention_mask=batch.mask, read="hidden")
+        clean = torch.stack(
+            [reading(resid[name], batch.mask, batch.special) for name in names]
+            + [reading(hidden, batch.mask, batch.special)]
+        )  # [layer text d_model], one layer more than there are blocks
+        cosines = _cosines(pairs, texts, clean)
+        clean_rows = _rows(pairs, cosines, [NONE], list(range(n_layers + 1)))
+
+        # Indices made on the CPU: a mask on a GPU would wait for it at every use.
+        rows = [row for row, text in enumerate(texts) if text.prompt.affected]
+        affected = torch.tensor(rows, dtype=torch.long).to(hidden.device)
+        pooled = clean[-1].repeat(len(layers), len(poolings), 1, 1)
+        if rows:
+            units = batch.layout([text.prompt.groups for text in texts])
+            shuffled = batch.layout([_shuffled(text, self.seed) for text in texts])
+            special = _special_slots(batch, units)[affected]
+
+            def finish(
+                streams: Streams, layer: int, row: Int[Tensor, "stream"]
+            ) -> Float[Tensor, "stream d_model"]:
+                final = resumed(model, streams, layer, read="hidden")
+                return reading(final, streams.mask, special[row])
+
+            pooled[:, :, affected] = sweep(
+                model,
+                lambda layer: resid[names[layer]][affected],
+                batch.mask[affected],
+                model.positions(batch.tokens, batch.mask)[affected],
+                with_layouts(poolings, units.rows(affected), shuffled.rows(affected)),
+                layers,
+                finish,
+                max_tokens=chunk_tokens(model, units.n_positions, logits=0),
+            )
+        pooled_cosines = _cosines(pairs, texts, pooled.flatten(0, 1))
+        unaffected = [row for row, item in enumerate(pairs) if not item.affected]
+        pooled_cosines[:, unaffected] = cosines[-1:, unaffected]  # the clean cosine, bit for bit
+        pooled_rows = _rows(pairs, pooled_cosines, list(poolings), layers)
+        return pd.concat([clean_rows, pooled_rows], ignore_index=True)
+
+    def result(self, cosines: pd.DataFrame) -> SimilarityCurve:
+        """The curve; refused where a cosine is none, or where pooling moved none."""
+        _check_finite(cosines)
+        _check_landed(cosines, self.items, self.config)
+        return SimilarityCurve.from_outcomes(
+            cosines, pair_rows(self.items), self.config, n_layers=self.model.n_layers
+        )
+
+
+def prepare_similarity(
+    model: LensModel, pairs: Iterable[PairRow], options: SimilarityOptions
+) -> PreparedSimilarity:
+    """Check everything that a curve of agreement needs, before any of it is measured.
+
+    Raises:
+        InputError, InterventionError, CapabilityError: as :func:`similarity_curve`.
     """
     check_numbers(options.seed, options.batch_size)
     chosen_poolings = poolings_of(options.pooling, model)
@@ -127,16 +241,17 @@ def similarity_curve(
         pairs_sha256=_pairs_digest(items),
         **counts_of(skipped, ()),
     )
-    return Plan(
-        SimilarityCurve,
-        model,
-        config,
+    return PreparedSimilarity(
+        kind=SimilarityCurve,
+        model=model,
+        config=config,
         batches=batches_of(items, size),
-        compute=partial(
-            _measure, seed=options.seed, reading=reading, layers=layers, poolings=poolings
-        ),
-        result=partial(_curve, items=items, config=config),
         unversioned=own_poolings(chosen_poolings),
+        items=items,
+        seed=options.seed,
+        reading=reading,
+        layers=layers,
+        poolings=poolings,
     )
 
 
@@ -293,62 +408,6 @@ def batches_of(pairs: Sequence[PreparedTexts], size: int) -> list[list[PreparedT
     return into_batches(pairs, size, lengths)
 
 
-def _measure(
-    model: LensModel,
-    pairs: Sequence[PreparedTexts],
-    *,
-    seed: int,
-    reading: EmbeddingReader,
-    layers: Sequence[int],
-    poolings: Mapping[str, How | OwnPooling],
-) -> pd.DataFrame:
-    """One batch's cosines: the clean ones at every layer, then every cell of the sweep."""
-    texts = list(
-        {text.index: text for item in pairs for text in (item.first, item.second)}.values()
-    )  # each once
-    batch = PromptBatch.of([text.prompt for text in texts], model.device)
-    n_layers = model.n_layers
-    names = [f"blocks.{layer}.hook_resid_pre" for layer in range(n_layers)]
-    hidden, resid = model.capture(batch.tokens, names, attention_mask=batch.mask, read="hidden")
-    clean = torch.stack(
-        [reading(resid[name], batch.mask, batch.special) for name in names]
-        + [reading(hidden, batch.mask, batch.special)]
-    )  # [layer text d_model], one layer more than there are blocks
-    cosines = _cosines(pairs, texts, clean)
-    clean_rows = _rows(pairs, cosines, [NONE], list(range(n_layers + 1)))
-
-    # Indices made on the CPU: a mask on a GPU would wait for it at every use.
-    rows = [row for row, text in enumerate(texts) if text.prompt.affected]
-    affected = torch.tensor(rows, dtype=torch.long).to(hidden.device)
-    pooled = clean[-1].repeat(len(layers), len(poolings), 1, 1)
-    if rows:
-        units = batch.layout([text.prompt.groups for text in texts])
-        shuffled = batch.layout([_shuffled(text, seed) for text in texts])
-        special = _special_slots(batch, units)[affected]
-
-        def finish(
-            streams: Streams, layer: int, row: Int[Tensor, "stream"]
-        ) -> Float[Tensor, "stream d_model"]:
-            final = resumed(model, streams, layer, read="hidden")
-            return reading(final, streams.mask, special[row])
-
-        pooled[:, :, affected] = sweep(
-            model,
-            lambda layer: resid[names[layer]][affected],
-            batch.mask[affected],
-            model.positions(batch.tokens, batch.mask)[affected],
-            with_layouts(poolings, units.rows(affected), shuffled.rows(affected)),
-            layers,
-            finish,
-            max_tokens=chunk_tokens(model, units.n_positions, logits=0),
-        )
-    pooled_cosines = _cosines(pairs, texts, pooled.flatten(0, 1))
-    unaffected = [row for row, item in enumerate(pairs) if not item.affected]
-    pooled_cosines[:, unaffected] = cosines[-1:, unaffected]  # the clean cosine, bit for bit
-    pooled_rows = _rows(pairs, pooled_cosines, list(poolings), layers)
-    return pd.concat([clean_rows, pooled_rows], ignore_index=True)
-
-
 def _shuffled(text: PreparedText, seed: int) -> list[int]:
     """Spans of the same sizes at random places, drawn by the text itself: the list around it
     changes nothing."""
@@ -394,18 +453,6 @@ def _rows(
     )
 
 
-def _curve(
-    model: LensModel,
-    cosines: pd.DataFrame,
-    *,
-    items: Sequence[PreparedTexts],
-    config: Mapping[str, Any],
-) -> SimilarityCurve:
-    _check_finite(cosines)
-    _check_landed(cosines, items, config)
-    return SimilarityCurve.from_outcomes(cosines, pair_rows(items), config, n_layers=model.n_layers)
-
-
 def _check_finite(cosines: pd.DataFrame) -> None:
     broken = cosines[~cosines["cosine"].between(-1.0, 1.0)]
     if len(broken):
@@ -439,30 +486,6 @@ def _check_landed(
             f"{name} pooling at layer {layer} changed no cosine, although {len(affected)} pairs "
             "have units of several tokens. Check that the layer's input depends on the tokens."
         )
-
-
-def run(command: SimilarityCommand) -> SimilarityCurve:
-    """The command ``interp-compose similarity``: results (Parquet, CSV), figures as HTML and PNG.
-
-    Raises:
-        InputError: ``out`` holds another run's result and ``overwrite`` is off.
-        InputError, ModelError, MissingDataError: before work starts; nothing is written.
-    """
-    source = command.task
-    check_limit(source.limit)
-    task = load_pairs(source.task, data_dir=source.data_dir)
-    split = task.split(source.split)
-    if not split:
-        raise OptionError(
-            f"split {source.split!r} of {source.task!r} holds no pairs; a file of your own is all "
-            "test split: leave --split out"
-        )
-    seed = command.study.seed
-    pairs = drawn(split, source.limit, seed)
-    sample = sample_note(source.limit, seed, n=len(split))
-    options = replace(command.study, task=f"{task.name} ({source.split}{sample})")
-    model = _read_at(loaded(command.model), command.model.output)
-    return carried_out(similarity_curve.plan(model, pairs, options), command.output)
 
 
 @runtime_checkable

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, replace
-from functools import partial
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pandas as pd
 import torch
@@ -17,7 +16,7 @@ from interp_compose.checks import check_limit, check_numbers, drawn, sample_note
 from interp_compose.errors import CapabilityError
 from interp_compose.interventions.pool_at import needs
 from interp_compose.interventions.pooling import How, OwnPooling, own_poolings, poolings_of
-from interp_compose.interventions.streams import Shared, capture_kept, resumed, sweep_streams
+from interp_compose.interventions.streams import Shared, StreamSweep, capture_kept, resumed
 from interp_compose.interventions.transplants import VECTORS, Vector, entering
 from interp_compose.models.base import Streams
 from interp_compose.models.encoder_decoder import EncoderDecoderModel
@@ -25,6 +24,7 @@ from interp_compose.models.layers import resolve_layers
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import chunk_tokens
 from interp_compose.studies.core.command import carried_out, loaded
+from interp_compose.studies.core.data import HasTest
 from interp_compose.studies.core.inputs import (
     CLEAN,
     PromptBatch,
@@ -35,7 +35,8 @@ from interp_compose.studies.core.inputs import (
     into_batches,
     predictions_of,
 )
-from interp_compose.studies.core.study import Plan, config_of, study
+from interp_compose.studies.core.keywords import keywords
+from interp_compose.studies.core.study import Prepared, config_of, measured, prepared_of
 from interp_compose.studies.transplant.answers import Answers
 from interp_compose.studies.transplant.options import TransplantCommand, TransplantOptions
 from interp_compose.studies.transplant.pairs import (
@@ -47,6 +48,7 @@ from interp_compose.studies.transplant.pairs import (
     runs_of,
 )
 from interp_compose.studies.transplant.result import PAIRS, RUNS, Transplants
+from interp_compose.tasks.rows import Tables
 from interp_compose.tasks.table import function_of, row_of
 from interp_compose.tasks.transplants import TransplantRow, check_pairs, load_transplants
 
@@ -64,12 +66,12 @@ TEXTS: Final = (
 """What the table of pairs has from the user."""
 
 
-@study(TransplantOptions)
+@keywords(TransplantOptions)
 def transplant(
     model: LensModel,
-    pairs: Iterable[TransplantRow],
+    pairs: Iterable[TransplantRow] | HasTest | Tables,
     options: TransplantOptions,
-) -> Plan[Transplants]:
+) -> Transplants:
     """Phrase transplants: a vector of one prompt's phrase in the place of another prompt's.
 
     For each layer ℓ and pooling, the tokens of the source's phrase are pooled into one vector in
@@ -98,6 +100,142 @@ def transplant(
         CapabilityError: an encoder or an encoder–decoder; a probe shows that the model does not
             honour what this needs.
         TrainingModeError, NonFiniteError: see their names.
+    """
+    prepared = prepared_of(prepare_transplant, model, pairs, options)
+    return measured(prepared, progress=options.progress, resume=options.resume)
+
+
+def run(command: TransplantCommand) -> Transplants:
+    """The command ``interp-compose transplant``."""
+    source, options = command.pairs, command.study
+    check_limit(source.limit)
+    check_pairs(source.task)
+    model = loaded(command.model)
+    row = row_of("transplants", source.task)
+    if row is not None and row.tokenizer and model.tokenizer is None:
+        model.tokenizer = function_of(row.tokenizer)()
+    pairs = load_transplants(
+        source.task, model, seed=options.seed, multi_token_answers=options.multi_token_answers
+    )
+    sample = sample_note(source.limit, options.seed, n=len(pairs))
+    pairs = drawn(pairs, source.limit, options.seed)
+    options = replace(options, task=f"{Path(source.task).name}{sample}")
+    return carried_out(prepare_transplant(model, pairs, options), command.output)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PreparedTransplant(Prepared[Transplants]):
+    """Pairs, and what is done to each of them.
+
+    Attributes:
+        items: the pairs.
+        options: of the transplants.
+        layers: at which a phrase is replaced, ascending.
+        poolings: by name.
+        vectors: what replaces a phrase.
+    """
+
+    items: Sequence[PreparedPair]
+    options: TransplantOptions
+    layers: Sequence[int]
+    poolings: Mapping[str, How | OwnPooling]
+    vectors: Sequence[Vector]
+
+    def rows(self, pairs: Sequence[PreparedPair]) -> pd.DataFrame:
+        """One batch's outcomes, the clean ones under layer ``CLEAN``, their run as the vector."""
+        model, options, layers = self.model, self.options, self.layers
+        poolings, vectors = self.poolings, self.vectors
+        by_index = {item.index: item for item in self.items}
+        runs = runs_of(pairs)
+        run_pairs = [run.pair for run in runs]
+        donors = [by_index[pair.donor] for pair in run_pairs] if options.controls else []
+        targets = PromptBatch.of([run.row.prompt for run in runs], model.device)
+        sources = PromptBatch.of(
+            [pair.source.prompt for pair in (*run_pairs, *donors)], model.device
+        )
+        answers = Answers.of(runs, model.device)
+        names = {layer: f"blocks.{layer}.hook_resid_pre" for layer in layers}
+        hooks = list(names.values())
+        logits, resid, kept = capture_kept(
+            model, targets.tokens, hooks, targets.mask, read=answers.read
+        )
+        _, source_resid = model.capture(
+            sources.tokens, hooks, attention_mask=sources.mask, read="last"
+        )
+        parts = [answers.rows(answers.outcomes(logits), [(CLEAN, "", TARGET)])]
+        known = [pair for pair in pairs if pair.composed is not None]
+        if known:
+            parts.append(_composed(model, known))
+        places = places_of(runs, donors, targets, sources)
+        direction = directions(run_pairs, model.d_model, options.seed, logits)
+
+        kinds = len(poolings) * len(vectors)
+        layout = places.layout
+        positions = layout.positions(model.positions(targets.tokens, targets.mask))
+        example = torch.arange(len(runs), device=model.device).repeat(kinds)
+        last = layout.n_positions - answers.n_read
+        first = places.phrase[example].clamp(max=last)  # before a phrase nothing is replaced
+        streams = StreamSweep(
+            model,
+            layout.mask.repeat(kinds, 1),
+            positions.repeat(kinds, 1),
+            layers,
+            max_tokens=chunk_tokens(model, layout.n_positions, logits=answers.n_read),
+            shared=None if kept is None else Shared(kept, example, layout.of_token[example], first),
+        )
+        for layer in layers:
+            target, source = resid.pop(names[layer]), source_resid.pop(names[layer])
+            entry = entering(target, source, places, poolings, vectors, direction, layer)
+            streams.enter(layer, entry)
+
+        def finish(
+            streams: Streams, layer: int, row: Int[Tensor, "stream"]
+        ) -> Float[Tensor, "stream width"]:
+            logits = resumed(model, streams, layer, read=answers.read)
+            return answers.outcomes(logits, row % len(runs))
+
+        outcomes = streams.read(finish)
+        cells = [(layer, how, name) for layer in layers for how in poolings for name in vectors]
+        parts.append(answers.rows(outcomes.flatten(0, 1), cells))
+        return pd.concat(parts, ignore_index=True)
+
+    def result(self, rows: pd.DataFrame) -> Transplants:
+        """Outcomes, the untouched model's in a table of their own."""
+        untouched = rows["layer"] == CLEAN
+        clean = rows[untouched].drop(columns=["layer", "pooling"]).rename(columns={"vector": "run"})
+        texts = {
+            token: self.model.tokenizer.decode([token])
+            for token in set(clean["prediction"].tolist())
+        }
+        clean["prediction_text"] = clean["prediction"].map(texts)
+        pairs = [
+            {
+                **{name: getattr(item.pair, name) for name in TEXTS},
+                "pair": item.index,
+                "type": item.pair.target_type,
+                "donor": item.donor,
+                "n_source": int(item.source_phrase.sum()),
+                "n_target": int(item.target_phrase.sum()),
+            }
+            for item in self.items
+        ]
+        return Transplants.from_outcomes(
+            rows[~untouched],
+            clean,
+            PAIRS.of(pairs),
+            self.config,
+            n_layers=self.model.n_layers,
+            predictions=predictions_of(self.model, rows[~untouched]),
+        )
+
+
+def prepare_transplant(
+    model: LensModel, pairs: Iterable[TransplantRow], options: TransplantOptions
+) -> PreparedTransplant:
+    """Check everything that transplants need, before any is measured.
+
+    Raises:
+        InputError, InterventionError, CapabilityError: as :func:`transplant`.
     """
     check_numbers(options.seed, options.batch_size)
     poolings = poolings_of(options.pooling, model)
@@ -135,86 +273,20 @@ def transplant(
         **answer_lengths_of(answers, options),
         **counts_of(skipped, (astuple(item.pair) for item in items)),
     )
-    return Plan(
-        Transplants,
-        model,
-        config,
+    return PreparedTransplant(
+        kind=Transplants,
+        model=model,
+        config=config,
         batches=into_batches(
             items, size, lambda item: (item.longest.n_pooled, item.longest.n_tokens, item.index)
         ),
-        compute=partial(
-            _measure,
-            options=options,
-            layers=layers,
-            poolings=poolings,
-            vectors=vectors,
-            items=items,
-        ),
-        result=partial(_result, items=items, config=config),
         unversioned=own_poolings(poolings),
+        items=items,
+        options=options,
+        layers=layers,
+        poolings=poolings,
+        vectors=vectors,
     )
-
-
-def _measure(
-    model: LensModel,
-    pairs: Sequence[PreparedPair],
-    *,
-    options: TransplantOptions,
-    layers: Sequence[int],
-    poolings: Mapping[str, How | OwnPooling],
-    vectors: Sequence[Vector],
-    items: Sequence[PreparedPair],
-) -> pd.DataFrame:
-    """One batch's outcomes, the untouched ones under layer ``CLEAN``, their run as the vector."""
-    by_index = {item.index: item for item in items}
-    runs = runs_of(pairs)
-    run_pairs = [run.pair for run in runs]
-    donors = [by_index[pair.donor] for pair in run_pairs] if options.controls else []
-    targets = PromptBatch.of([run.row.prompt for run in runs], model.device)
-    sources = PromptBatch.of([pair.source.prompt for pair in (*run_pairs, *donors)], model.device)
-    answers = Answers.of(runs, model.device)
-    names = {layer: f"blocks.{layer}.hook_resid_pre" for layer in layers}
-    hooks = list(names.values())
-    logits, resid, kept = capture_kept(
-        model, targets.tokens, hooks, targets.mask, read=answers.read
-    )
-    _, source_resid = model.capture(sources.tokens, hooks, attention_mask=sources.mask, read="last")
-    parts = [answers.rows(answers.outcomes(logits), [(CLEAN, "", TARGET)])]
-    known = [pair for pair in pairs if pair.composed is not None]
-    if known:
-        parts.append(_composed(model, known))
-    places = places_of(runs, donors, targets, sources)
-    direction = directions(run_pairs, model.d_model, options.seed, logits)
-
-    def enter(layer: int) -> Float[Tensor, "row pos _"]:
-        target, source = resid.pop(names[layer]), source_resid.pop(names[layer])
-        return entering(target, source, places, poolings, vectors, direction, layer)
-
-    def finish(
-        streams: Streams, layer: int, row: Int[Tensor, "stream"]
-    ) -> Float[Tensor, "stream width"]:
-        logits = resumed(model, streams, layer, read=answers.read)
-        return answers.outcomes(logits, row % len(runs))
-
-    kinds = len(poolings) * len(vectors)
-    layout = places.layout
-    positions = layout.positions(model.positions(targets.tokens, targets.mask))
-    example = torch.arange(len(runs), device=model.device).repeat(kinds)
-    last = layout.n_positions - answers.n_read
-    first = places.phrase[example].clamp(max=last)  # before a phrase nothing is replaced
-    measured = sweep_streams(
-        model,
-        enter,
-        layout.mask.repeat(kinds, 1),
-        positions.repeat(kinds, 1),
-        layers,
-        finish,
-        max_tokens=chunk_tokens(model, layout.n_positions, logits=answers.n_read),
-        shared=None if kept is None else Shared(kept, example, layout.of_token[example], first),
-    )
-    cells = [(layer, how, name) for layer in layers for how in poolings for name in vectors]
-    parts.append(answers.rows(measured.flatten(0, 1), cells))
-    return pd.concat(parts, ignore_index=True)
 
 
 def _composed(model: LensModel, known: Sequence[PreparedPair]) -> pd.DataFrame:
@@ -224,54 +296,3 @@ def _composed(model: LensModel, known: Sequence[PreparedPair]) -> pd.DataFrame:
     answers = Answers.of(runs, model.device, composed=True)
     logits = model.forward(batch.tokens, attention_mask=batch.mask, read=answers.read)
     return answers.rows(answers.outcomes(logits), [(CLEAN, "", COMPOSED)])
-
-
-def _result(
-    model: LensModel,
-    rows: pd.DataFrame,
-    *,
-    items: Sequence[PreparedPair],
-    config: Mapping[str, Any],
-) -> Transplants:
-    """Outcomes, the untouched model's in a table of their own."""
-    untouched = rows["layer"] == CLEAN
-    clean = rows[untouched].drop(columns=["layer", "pooling"]).rename(columns={"vector": "run"})
-    texts = {token: model.tokenizer.decode([token]) for token in set(clean["prediction"].tolist())}
-    clean["prediction_text"] = clean["prediction"].map(texts)
-    pairs = [
-        {
-            **{name: getattr(item.pair, name) for name in TEXTS},
-            "pair": item.index,
-            "type": item.pair.target_type,
-            "donor": item.donor,
-            "n_source": int(item.source_phrase.sum()),
-            "n_target": int(item.target_phrase.sum()),
-        }
-        for item in items
-    ]
-    return Transplants.from_outcomes(
-        rows[~untouched],
-        clean,
-        PAIRS.of(pairs),
-        config,
-        n_layers=model.n_layers,
-        predictions=predictions_of(model, rows[~untouched]),
-    )
-
-
-def run(command: TransplantCommand) -> Transplants:
-    """The command ``interp-compose transplant``."""
-    source, options = command.pairs, command.study
-    check_limit(source.limit)
-    check_pairs(source.task)
-    model = loaded(command.model)
-    row = row_of("transplants", source.task)
-    if row is not None and row.tokenizer and model.tokenizer is None:
-        model.tokenizer = function_of(row.tokenizer)()
-    pairs = load_transplants(
-        source.task, model, seed=options.seed, multi_token_answers=options.multi_token_answers
-    )
-    sample = sample_note(source.limit, options.seed, n=len(pairs))
-    pairs = drawn(pairs, source.limit, options.seed)
-    options = replace(options, task=f"{Path(source.task).name}{sample}")
-    return carried_out(transplant.plan(model, pairs, options), command.output)

@@ -26,7 +26,7 @@ from interp_compose.probes.condensation import mean_abs_cosine
 from interp_compose.probes.rank import effective_rank, frobenius, spectral_entropy, stable_rank
 from interp_compose.probes.rank_tracker import StableRankTracker
 from interp_compose.stats.intervals import wilson_interval
-from interp_compose.studies.cap.measure import plan_within_study
+from interp_compose.studies.cap.measure import prepare_cap
 from interp_compose.studies.cap.options import CapOptions
 from interp_compose.studies.core.inputs import (
     PreparedExample,
@@ -34,11 +34,11 @@ from interp_compose.studies.core.inputs import (
     check_decoder,
     examples_digest,
     into_batches,
-    prepare_or_refuse,
+    prepare,
 )
 from interp_compose.studies.core.options import PromptOptions
-from interp_compose.studies.core.study import measure
-from interp_compose.studies.similarity.measure import similarity_curve
+from interp_compose.studies.core.study import measured
+from interp_compose.studies.similarity.measure import prepare_similarity
 from interp_compose.studies.similarity.options import SimilarityOptions
 from interp_compose.studies.similarity.result import ALL
 from interp_compose.studies.watch.options import WatchOptions
@@ -144,16 +144,17 @@ class _Weights:
 
 def _cap(model: LensModel, options: WatchOptions) -> Measurement:
     """Accuracy after pooling at each layer (CARMA, section 5.1), and without pooling."""
-    plan = plan_within_study(
+    prepared = prepare_cap(
         model,
         rows_in(options.examples or ()),
         CapOptions(
             layers=options.layers, unit=options.unit, pooling=options.pooling, controls=False
         ),
+        within=True,
     )
 
     def look(model: LensModel) -> list[Row]:
-        curve = measure(replace(plan, model=model), progress=False)
+        curve = measured(replace(prepared, model=model), progress=False)
         right, n = int(curve.clean["correct"].sum()), len(curve.clean)
         low, high = (float(end) for end in wilson_interval(right, n))
         rows = [_row("cap", UNTOUCHED, "no pooling", right / n, n, low=low, high=high)]
@@ -165,7 +166,7 @@ def _cap(model: LensModel, options: WatchOptions) -> Measurement:
         return rows
 
     names = ("layers", "unit", "pooling", "examples_sha256")
-    return Measurement({name: plan.config[name] for name in names}, look)
+    return Measurement({name: prepared.config[name] for name in names}, look)
 
 
 def _leak(model: LensModel, options: WatchOptions) -> Measurement:
@@ -180,7 +181,7 @@ def _leak(model: LensModel, options: WatchOptions) -> Measurement:
     check_one_stack(model, "attention_leak of a watcher")
     layers = resolve_layers(options.layers, model.n_layers)
     examples, prompts = rows_in(options.examples or ()), PromptOptions(unit=options.unit)
-    items = prepare_or_refuse(model, examples, prompts, answered=False)
+    items, _ = prepare(model, examples, prompts, answered=False, within=True)
     model.require("causal", "mask_attention")
     units = [item for item in items if _keys(item).any()]
     if not units:
@@ -234,14 +235,14 @@ def _leaks(
 
 def _agreement(model: LensModel, options: WatchOptions) -> Measurement:
     """Correlation of cosines with people's judgements, texts pooled at each layer and untouched."""
-    plan = similarity_curve.plan(
+    prepared = prepare_similarity(
         model,
         rows_in(options.pairs or ()),
         SimilarityOptions(layers=options.layers, pooling=options.pooling, controls=False),
     )
 
     def look(model: LensModel) -> list[Row]:
-        curve = measure(replace(plan, model=model), progress=False)
+        curve = measured(replace(prepared, model=model), progress=False)
         frame = curve.frame[curve.frame["subset"] == ALL]
         rows = []
         for metric in curve.metrics:
@@ -256,4 +257,4 @@ def _agreement(model: LensModel, options: WatchOptions) -> Measurement:
         return rows
 
     names = ("layers", "pooling", "kind", "pairs_sha256")
-    return Measurement({name: plan.config[name] for name in names}, look)
+    return Measurement({name: prepared.config[name] for name in names}, look)

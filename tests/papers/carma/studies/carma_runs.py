@@ -102,7 +102,7 @@ def nothing_runs() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(carma_run, "finetune_on", fail)
-        patch.setattr(carma_run, "measure", fail)
+        patch.setattr(carma_run, "measured", fail)
         yield
 
 
