@@ -17,7 +17,7 @@ WORKS: Final[Mapping[str, str]] = {
     "task_phases": f"{COMPLEXITY}.task_phases.measure",  # one by one, or several at a time
     "text_phases": f"{COMPLEXITY}.text_phases.measure",
     "concept_graphs": f"{COMPLEXITY}.concept_graphs.run:train",
-    "generalise": f"{PACKAGE}.lrf.studies.generalise.run:train",
+    "generalise": f"{PACKAGE}.lrf.studies.generalise.measure:train",
     "pretrain": f"{PACKAGE}.cat.studies.pretrain.run:train",
     "encoders": f"{PACKAGE}.cat.studies.encoders.run:judge",
 }
