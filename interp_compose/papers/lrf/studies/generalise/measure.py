@@ -188,8 +188,7 @@ class SequenceRun(SequenceTraining):
         n_more = shape.pop("more_layers", 0)
         for stack in ("n_encoder_layers", "n_decoder_layers"):
             shape[stack] += n_more
-        sizes = {"d_vocab": len(data.source), "d_vocab_out": len(data.target)}
-        return Seq2SeqConfig(**shape, **sizes, n_ctx=data.longest)
+        return Seq2SeqConfig(len(data.source), len(data.target), data.longest, **shape)
 
     def train_config(self, lengths: Sequence[int]) -> TrainConfig:
         """AdamW with β₂ = 0.98 (Vaswani et al. 2017, section 5.3).
