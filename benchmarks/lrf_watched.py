@@ -21,7 +21,7 @@ import pandas as pd
 
 import interp_compose as ic
 from benchmarks.watching import looks_of, matrix_means, watched, write_watched
-from interp_compose.papers.lrf.studies.generalise import measure, run
+from interp_compose.papers.lrf.studies.generalise import measure
 from interp_compose.papers.lrf.studies.generalise.reads import WatchedSequence
 
 TASK: Final = "scan-turn-left"
@@ -35,7 +35,7 @@ MATRICES: Final = (
 def train(config: Mapping[str, Any], folder: Path) -> None:
     """One run of the study, watched."""
     with watched(WatchedSequence, folder):
-        run.train(config, folder)
+        measure.train(config, folder)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -36,7 +36,7 @@ import interp_compose as ic
 from benchmarks.common import kept_for_backward, machine, spread, timed, write
 from interp_compose.papers.lrf.models.init import init_xavier
 from interp_compose.papers.lrf.models.seq2seq import Fuse, Seq2SeqConfig, SmallSeq2Seq, sinusoids
-from interp_compose.papers.lrf.studies.generalise.run import SequenceRun
+from interp_compose.papers.lrf.studies.generalise.measure import SequenceRun
 from interp_compose.papers.shared.grid.sequence_data import SequenceData
 from interp_compose.papers.shared.text.vocabulary import BOS
 from interp_compose.papers.shared.training.sequence_objective import SequenceBatch, TargetSequence

@@ -199,7 +199,9 @@ class World:
 
     @cached_property
     def seq2seq(self) -> Any:
-        shape = ic.lrf.Seq2SeqConfig(9, 8, 5, 1, 1, d_model=8, n_heads=2, d_mlp=8)
+        shape = ic.lrf.Seq2SeqConfig(
+            9, 8, 5, n_encoder_layers=1, n_decoder_layers=1, d_model=8, n_heads=2, d_mlp=8
+        )
         return ic.lrf.small_seq2seq(shape, seed=0)
 
     @cached_property
@@ -665,7 +667,9 @@ def calls_of_numbers() -> Iterator[Call]:
     )
     yield called(
         ic.lrf.small_seq2seq,
-        config=lambda: ic.lrf.Seq2SeqConfig(9, 8, 5, 1, 1, d_model=8, n_heads=2, d_mlp=8),
+        config=lambda: ic.lrf.Seq2SeqConfig(
+            9, 8, 5, n_encoder_layers=1, n_decoder_layers=1, d_model=8, n_heads=2, d_mlp=8
+        ),
         seed=0,
         source_words=None,
         target_words=None,

@@ -16,8 +16,8 @@ WORKS: Final[Mapping[str, str]] = {
     "fitting_speed": f"{COMPLEXITY}.fitting_speed.measure:train",
     "task_phases": f"{COMPLEXITY}.task_phases.measure",  # one by one, or several at a time
     "text_phases": f"{COMPLEXITY}.text_phases.measure",
-    "concept_graphs": f"{COMPLEXITY}.concept_graphs.run:train",
-    "generalise": f"{PACKAGE}.lrf.studies.generalise.run:train",
+    "concept_graphs": f"{COMPLEXITY}.concept_graphs.measure:train",
+    "generalise": f"{PACKAGE}.lrf.studies.generalise.measure:train",
     "pretrain": f"{PACKAGE}.cat.studies.pretrain.run:train",
     "encoders": f"{PACKAGE}.cat.studies.encoders.run:judge",
 }

@@ -21,8 +21,8 @@ SMALL_MODEL = 10_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Optimisation(Settings):
-    """How long a model is trained, and at which learning rates."""
+class Steps(Settings):
+    """How long a model is trained, and at which learning rate."""
 
     epochs: int = 3
     """Passes over the training data, at most."""
@@ -30,11 +30,17 @@ class Optimisation(Settings):
     """Stop after so many optimiser steps; the schedule ends there."""
     lr: float = 1e-3
     """Peak learning rate."""
+    warmup_steps: int = 500
+    """Steps of linear warm-up; at most a tenth of all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimisation(Steps):
+    """How long a model is trained, and at which learning rates."""
+
     schedule: Schedule = "linear"
     """Of the learning rate after the warm-up: linearly or by half a cosine to the final one; by the
     inverse square root of the step (Vaswani et al. 2017); or constant."""
-    warmup_steps: int = 500
-    """Steps of linear warm-up; at most a tenth of all."""
 
 
 @dataclass(frozen=True, kw_only=True)

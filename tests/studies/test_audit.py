@@ -258,7 +258,8 @@ def test_what_is_no_model(source: Any, message: str) -> None:
 
 
 def seq2seq() -> LensModel:
-    shape = ic.lrf.Seq2SeqConfig(19, 17, 11, 1, 1, d_model=8, n_heads=2, d_mlp=12, fuse="both")
+    stacks = {"n_encoder_layers": 1, "n_decoder_layers": 1}
+    shape = ic.lrf.Seq2SeqConfig(19, 17, 11, **stacks, d_model=8, n_heads=2, d_mlp=12, fuse="both")
     return ic.lrf.small_seq2seq(shape, seed=0)
 
 

@@ -4,8 +4,8 @@ What is reproduced: encoder–decoders whose layers attend to all earlier layers
 controls, on SCAN, COGS, CFQ and CoGnition.
 
 Read in this order: ``models/seq2seq.py`` (``FuseAttention``, eqs. 9 and 10), ``tasks/`` (the data),
-``studies/generalise/run.py`` (one training), ``measure.py`` there (the grid), ``models/decode.py``
-(beam search), ``studies/fusion/`` (what layers read, probes of syntax and of words).
+``studies/generalise/measure.py`` (the grid, and one training), ``models/decode.py`` (beam search),
+``studies/fusion/`` (what layers read, probes of syntax and of words).
 
 The public names are those of ``__init__.pyi``, and are imported when they are first used.
 """

@@ -22,6 +22,7 @@ from transformer_lens.hook_points import HookPoint
 from interp_compose._public import public
 from interp_compose.errors import OptionError, PromptError
 from interp_compose.models.model_files import MAX_LAYERS
+from interp_compose.papers.lrf.models.shape import Seq2SeqShape
 from interp_compose.papers.shared.models.decoder import (
     MLP,
     Act,
@@ -33,7 +34,6 @@ from interp_compose.papers.shared.models.decoder import (
 from interp_compose.tensors import positions_from_mask, softmax_over_keys
 
 Fuse = Literal["none", "encoder", "decoder", "both", "parameters", "previous"]
-Positions = Literal["sinusoidal", "learned", "relative"]
 Third = Literal["fuse", "previous", "second"]
 """What a block has before its feed-forward part beside the Transformer's sub-layers."""
 
@@ -50,9 +50,8 @@ THIRD: Final[Mapping[Fuse, tuple[Third | None, Third | None]]] = {
 
 @public
 @dataclass(frozen=True)
-class Seq2SeqConfig:
-    """The shape of a small encoder–decoder; the default is the smallest one that is published for
-    compositional tasks (Ontañón et al. 2022: 2 + 2 layers, 64 wide, 4 heads).
+class Seq2SeqConfig(Seq2SeqShape):
+    """The shape of a small encoder–decoder.
 
     Raises:
         OptionError: a size below 1, heads that do not divide ``d_model``, dropout outside [0, 1);
@@ -65,28 +64,13 @@ class Seq2SeqConfig:
     """Target tokens."""
     n_ctx: int
     """Positions of the source, and of the target."""
-    n_encoder_layers: int = 2
-    n_decoder_layers: int = 2
-    d_model: int = 64
-    n_heads: int = 4
-    d_mlp: int = 256
     fuse: Fuse = "none"
     """Where fuse-attention is (LRF: ``"both"``), or a control for it: ``"parameters"`` spends the
     same parameters on a second self-attention; ``"previous"`` is a fuse-attention that sees the
     output of the layer before alone, H^{l-1}."""
-    positions: Positions = "sinusoidal"
-    """``"relative"`` is that of Transformer-XL (Dai et al. 2019), in self-attention alone."""
-    norm: Literal["pre", "post"] = "post"
-    """``"post"``: after each sum (Vaswani et al. 2017). ``"pre"``: before each sub-layer, and at
-    the end of each stack."""
     act: Act = "relu"
     tied: bool = True
     """Whether the target's embedding is the unembedding as well."""
-    one_vocabulary: bool = False
-    """Whether source and target have the same tokens, and one embedding (Vaswani et al. 2017,
-    section 3.4)."""
-    dropout: float = 0.0
-    """Of embeddings and of what each sub-layer adds (Vaswani et al. 2017, section 5.4)."""
 
     def __post_init__(self) -> None:
         if self.n_layers > MAX_LAYERS:

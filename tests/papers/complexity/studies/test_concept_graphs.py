@@ -18,17 +18,13 @@ from interp_compose.errors import MissingPackageError, OptionError
 from interp_compose.papers.complexity.models.concept_unet import ConceptUNet
 from interp_compose.papers.complexity.models.init import init_module
 from interp_compose.papers.complexity.studies.concept_graphs import measure
-from interp_compose.papers.complexity.studies.concept_graphs.options import (
-    PAPER,
-    ConceptGraphsCommand,
-)
-from interp_compose.papers.complexity.studies.concept_graphs.result import KINDS
-from interp_compose.papers.complexity.studies.concept_graphs.run import (
+from interp_compose.papers.complexity.studies.concept_graphs.measure import (
     ConceptRun,
     counted,
     examples,
     inside,
 )
+from interp_compose.papers.complexity.studies.concept_graphs.result import KINDS
 from interp_compose.papers.complexity.tasks.concept_images import NODES, TRAINED, concept_images
 from interp_compose.papers.complexity.training.images import Denoising
 from interp_compose.plots.images import image_of, png_of
@@ -279,10 +275,7 @@ def test_the_codes_setting_starts_steps_and_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At its widths a step takes minutes of a CPU; the shape is the paper's, the widths are not."""
-    preset = ConceptGraphsCommand(paper=True).preset()
-    assert preset is not None
-    run = preset.run
-    assert run == PAPER
+    run = cli._parsed(["concept-graphs", "--paper"]).run
     assert (run.pixels, run.samples, run.epochs, run.batch_size) == (64, 5000, 300, 64)
     assert (run.lr, run.n_steps, max(run.channels[:2])) == (1e-4, 500, 256)
     config = ConceptRun(**vars(run), train_nodes=["000"], init_rate=0.5).train_config

@@ -20,11 +20,11 @@ from interp_compose.papers.lrf.models.init import init_xavier
 from interp_compose.papers.lrf.models.seq2seq import (
     THIRD,
     Fuse,
-    Positions,
     Seq2SeqConfig,
     SmallSeq2Seq,
     sinusoids,
 )
+from interp_compose.papers.lrf.models.shape import Positions
 
 FUSES, POSITIONS, NORMS = get_args(Fuse), get_args(Positions), ("post", "pre")
 SHAPE: dict[str, Any] = {

@@ -40,7 +40,7 @@ from interp_compose.papers.lrf.studies.fusion.probing import (
 )
 from interp_compose.papers.lrf.studies.fusion.reading import cut_rows, layer_cut
 from interp_compose.papers.lrf.studies.fusion.tokens import token_rows
-from interp_compose.papers.lrf.studies.generalise.finished import finished_runs
+from interp_compose.papers.lrf.studies.generalise.measure import finished_runs
 from interp_compose.papers.lrf.studies.generalise.reads import reads_by_kind
 from interp_compose.papers.shared.grid.sequence_data import SequenceData
 from interp_compose.papers.shared.text.vocabulary import BOS

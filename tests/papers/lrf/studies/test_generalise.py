@@ -16,8 +16,8 @@ from scipy import stats
 import interp_compose as ic
 from interp_compose import cli
 from interp_compose.errors import CorruptFileError, InputError, ModelError, OptionError
-from interp_compose.papers.lrf.studies.generalise import run as run_file
-from interp_compose.papers.lrf.studies.generalise.run import SequenceRun
+from interp_compose.papers.lrf.studies.generalise import measure as run_file
+from interp_compose.papers.lrf.studies.generalise.measure import SequenceRun
 from interp_compose.papers.shared.grid.sequence_data import DATA, SequenceData, keep, kept
 from interp_compose.papers.shared.text.vocabulary import BOS, EOS
 from interp_compose.papers.shared.training.sequence_objective import exact_match

@@ -6,13 +6,16 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from interp_compose._public import public
+from interp_compose.papers.shared.grid.options import Looks
 from interp_compose.studies.core.options import GridOptions, Output, Part
+from interp_compose.training.config import Steps
 
 
 @public
 @dataclass(frozen=True, kw_only=True)
-class ImageTraining:
-    """What every run has in common: images, U-Net, training and sampling."""
+class ImageTraining(Looks, Steps, epochs=10, lr=2e-3, warmup_steps=100, n_looks=10):
+    """What every run has in common: images, U-Net, training by Adam at a rate that falls linearly
+    to 0, and sampling."""
 
     pixels: Literal[28, 64] = 28
     """Of an image's side."""
@@ -22,16 +25,8 @@ class ImageTraining:
     """Of each level of the U-Net; each but the first has half the pixels of the one before."""
     distribution: Literal["uniform", "normal"] = "uniform"
     """Of the initial weights and biases: between -fan_in^-γ and fan_in^-γ, or of that deviation."""
-    epochs: int = 10
-    """Passes over the training images."""
-    max_steps: int | None = None
-    """Stop after so many steps; the schedule ends there."""
     batch_size: int = 16
     """Images per step."""
-    lr: float = 2e-3
-    """Of Adam; it falls linearly to 0."""
-    warmup_steps: int = 100
-    """In which the learning rate rises to its peak; at most a tenth of the steps."""
     predicts: Literal["noise", "velocity"] = "velocity"
     """What the U-Net is trained to predict. The paper's predict the noise, with which small models
     need many more steps until they get colours right."""
@@ -41,23 +36,8 @@ class ImageTraining:
     """Of DDIM, in which an image is generated."""
     n_images: int = 50
     """Images of each node that are generated and judged."""
-    n_looks: int = 10
-    """Points of the learning curve, and one before training."""
     n_curve: int = 10
-    """Images of each node that are generated and judged at each."""
-
-
-PAPER = ImageTraining(
-    pixels=64,
-    channels=(256, 256, 512),
-    epochs=300,
-    batch_size=64,
-    lr=1e-4,
-    warmup_steps=0,
-    predicts="noise",
-    sample_steps=500,
-)
-"""The released code's setting, as far as it is known and this U-Net has it."""
+    """Images of each node that are generated and judged at each point of the learning curve."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +59,6 @@ class ConceptGraphsCommand:
     run: Part[ImageTraining] = field(default_factory=ImageTraining)
     output: Part[Output] = field(default_factory=Output)
 
-    def preset(self) -> ConceptGraphsCommand | None:
-        """The command with the defaults of the released code."""
-        return ConceptGraphsCommand(run=PAPER) if self.paper else None
+    def preset(self) -> str | None:
+        """The file of the released code's setting, where it is asked for."""
+        return "concept_graphs" if self.paper else None

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pandas as pd
@@ -14,7 +13,7 @@ from scipy.stats import binomtest
 from interp_compose._public import public
 from interp_compose.papers.complexity.tasks.concept_images import NODES, described
 from interp_compose.papers.shared.grid.shares import ALL, differences_of, summary_of
-from interp_compose.studies.core.result import StudyResult
+from interp_compose.studies.core.grid import GridResult
 from interp_compose.studies.core.tables import Table
 from interp_compose.studies.core.text import LIMITS, decimal, listed, most_apart, text_table
 
@@ -82,7 +81,7 @@ what it was shown."""
 
 @public
 @dataclass(frozen=True, eq=False, repr=False)
-class ConceptGraphs(StudyResult):
+class ConceptGraphs(GridResult):
     """Diffusion models on a concept graph, over init rates; made by :func:`concept_graphs`."""
 
     SCHEMA = (RUNS, ACCURACY, CURVE, EXAMPLES, JUDGE)
@@ -90,28 +89,14 @@ class ConceptGraphs(StudyResult):
     RUNS = ("runs/ (weights, history and generated images of each)",)
     FIGURES = ("concept_graphs_accuracy", "concept_graphs_curve", "concept_graphs_images")
 
-    @classmethod
-    def from_runs(
-        cls, tables: Mapping[str, pd.DataFrame], config: Mapping[str, Any]
-    ) -> ConceptGraphs:
-        """A result of the tables that ``ConceptGraphs.SCHEMA`` states.
-
-        Raises:
-            InputError: a table or column is missing, foreign or of the wrong type; rows are
-                missing or doubled; counts do not fit.
-        """
-        return cls._checked(tables, config)
-
-    def __post_init__(self) -> None:
-        if "accuracy" in self.frames and "summary" not in self.frames:
-            values = shares(self.frames["accuracy"])
-            computed = {
-                "summary": summary_of(values, ("setting", "init_rate", "node", "trained", "kind")),
-                "differences": differences_of(default_first(values), "setting", ("node", "kind")),
-                "failure": failure_of(values),
-            }
-            object.__setattr__(self, "frames", {**self.frames, **computed})
-        super().__post_init__()
+    def computed(self) -> dict[str, pd.DataFrame]:
+        """The shares over seeds, how init rates differ, and the failure mode."""
+        values = shares(self.frames["accuracy"])
+        return {
+            "summary": summary_of(values, ("setting", "init_rate", "node", "trained", "kind")),
+            "differences": differences_of(default_first(values), "setting", ("node", "kind")),
+            "failure": failure_of(values),
+        }
 
     @property
     def frame(self) -> pd.DataFrame:

@@ -18,9 +18,12 @@ from interp_compose.papers.lrf.studies.fusion.probing import FEWEST, probe_rows,
 from interp_compose.papers.lrf.studies.fusion.reading import cut_rows
 from interp_compose.papers.lrf.studies.fusion.result import SCHEMA, Fusion
 from interp_compose.papers.lrf.studies.fusion.tokens import token_rows
-from interp_compose.papers.lrf.studies.generalise.finished import FinishedSequenceRun, finished_runs
+from interp_compose.papers.lrf.studies.generalise.measure import (
+    PLACE,
+    FinishedSequenceRun,
+    finished_runs,
+)
 from interp_compose.papers.lrf.studies.generalise.reads import reads_by_kind
-from interp_compose.papers.lrf.studies.generalise.run import PLACE
 from interp_compose.papers.shared.grid.finished import left_out
 from interp_compose.papers.shared.text.vocabulary import BOS
 from interp_compose.papers.shared.training.sequence_objective import exact_match

@@ -7,7 +7,7 @@ from typing import Any, Final, get_args
 
 import pandas as pd
 
-from interp_compose.papers.lrf.models.seq2seq import Positions
+from interp_compose.papers.lrf.models.shape import Positions
 from interp_compose.papers.shared.grid.figures import (
     BARS,
     MEANS,

@@ -1,40 +1,63 @@
-"""``generalise``: a sweep of trainings, done where they are missing, and what came of them."""
+"""``generalise``: a grid of trainings, what came of them, and its finished runs, found again."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
+from interp_compose._public import public
 from interp_compose.checks import check_limit, drawn, sample_note
-from interp_compose.errors import OptionError
-from interp_compose.papers.lrf.models.seq2seq import Seq2SeqConfig
+from interp_compose.errors import MissingDataError, OptionError
+from interp_compose.models.load import load_model
+from interp_compose.papers.lrf.grammar import marks_of
+from interp_compose.papers.lrf.models.init import init_xavier
+from interp_compose.papers.lrf.models.seq2seq import Seq2SeqConfig, SmallSeq2Seq
+from interp_compose.papers.lrf.models.shape import Positions, Seq2SeqShape
+from interp_compose.papers.lrf.models.small_seq2seq import SmallSeq2SeqModel
 from interp_compose.papers.lrf.studies.generalise.options import (
     GeneraliseCommand,
     SeedOptions,
     SequenceTraining,
 )
+from interp_compose.papers.lrf.studies.generalise.reads import WatchedSequence
 from interp_compose.papers.lrf.studies.generalise.result import Generalisation
-from interp_compose.papers.lrf.studies.generalise.run import PLACE, WORK, SequenceRun
+from interp_compose.papers.shared.grid.finished import finished_of_seed
 from interp_compose.papers.shared.grid.sequence_data import (
     SequenceData,
     check_measured,
     keep,
+    kept,
     plain,
 )
+from interp_compose.papers.shared.grid.sequence_run import MODEL, accuracy, keep_run, trained
+from interp_compose.papers.shared.text.vocabulary import BOS
 from interp_compose.papers.works import WORKS
 from interp_compose.runs.checksums import digest_of
 from interp_compose.runs.folder import SweepPlan
-from interp_compose.runs.sweep import check_options
-from interp_compose.studies.core.grid import result_of_grid, run_grid, seeds_of
+from interp_compose.studies.core.grid import Grid, seeds_of
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.tasks.sequences import SequenceTask, load_sequences, report_of
+from interp_compose.training.config import Optimisation, TrainConfig
+from interp_compose.training.loop import trains
 
+WORK: Final = "generalise"
 TRAIN: Final = WORKS[WORK]
-"""The function that trains them."""
-AXES: Final = ("models", "seeds")
+"""The function that trains a run."""
+PLACE: Final = ("model", "seed")
+"""What runs of a sweep differ in."""
+VARIANTS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "transformer": {"fuse": "none"},
+    "lrf": {"fuse": "both"},
+    "lrf-encoder": {"fuse": "encoder"},
+    "lrf-decoder": {"fuse": "decoder"},
+    "parameters": {"fuse": "parameters"},
+    "previous": {"fuse": "previous"},
+    "deeper": {"fuse": "none", "more_layers": 1},
+}
+"""What a model's name means. ``more_layers`` are of each stack."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,28 +100,38 @@ def generalise(
         InputError: ``out`` holds another sweep.
         ModelError: runs failed; the others are kept. Names the first and its log.
     """
-    check_options(options.where, options.workers, options.slurm)
-    runs = _runs(task, models, options)
-    keep(task.splits, Path(out).absolute())
-    plan = SweepPlan(WORK, [asdict(run) for run in runs], None, TRAIN)
-    return result_of_grid(Generalisation, plan, PLACE, _config(task, runs), out, options)
+    return _grid(task, models, options).train(out, options)
 
 
-def _runs(
+def run(command: GeneraliseCommand) -> Generalisation:
+    """The command ``interp-compose generalise``."""
+    source = command.source
+    check_limit(source.limit)
+    task = limited(load_sequences(source.task, data_dir=source.data_dir), source.limit)
+    options = GeneraliseOptions(**vars(command.seeds), run=command.run)
+    return _grid(task, command.models.split(","), options).command(command.output, options)
+
+
+def limited(task: SequenceTask, limit: int | None) -> SequenceTask:
+    """The task with so many pairs of each split at most, always the same ones."""
+    if limit is None:
+        return task
+    splits = {name: drawn(pairs, limit) for name, pairs in task.splits.items()}
+    report = report_of(str(task.report["source"]), splits, overlap=True)
+    return SequenceTask(f"{task.name}{sample_note(limit)}", splits, report)
+
+
+def _grid(
     task: SequenceTask, models: Sequence[str], options: GeneraliseOptions
-) -> list[SequenceRun]:
+) -> Grid[Generalisation]:
     if not models:
         raise OptionError("models is empty: expected at least one, such as 'transformer'")
     for model in models:
         if models.count(model) > 1:
             raise OptionError(f"models name {model!r} more than once; each run is done once")
-    digest = digest_of(plain(task.splits))
-    shape = asdict(options.run or SequenceTraining())
-    runs = [
-        SequenceRun(**shape, data=digest, model=model, seed=seed)
-        for seed in seeds_of(options)
-        for model in models
-    ]
+    shape = {**asdict(options.run or SequenceTraining()), "data": digest_of(plain(task.splits))}
+    seeds = seeds_of(options)
+    runs = [SequenceRun(**shape, model=model, seed=seed) for seed in seeds for model in models]
     check_measured(task)
     data = SequenceData.of(task.splits, one_vocabulary=runs[0].one_vocabulary)
     known: dict[Seq2SeqConfig, str] = {}
@@ -113,43 +146,173 @@ def _runs(
                 "these options; leave one of them out"
             )
         known[config] = run.model
-    return runs
-
-
-def _config(task: SequenceTask, runs: Sequence[SequenceRun]) -> dict[str, Any]:
-    """What a result says of itself."""
-    shape = {name: value for name, value in asdict(runs[0]).items() if name not in PLACE}
-    return {
-        "study": "generalise",
-        "task": task.name,
-        "data_report": dict(task.report),
-        **shape,
-        "models": list(dict.fromkeys(run.model for run in runs)),
-        "seeds": sorted({run.seed for run in runs}),
-    }
-
-
-def run(command: GeneraliseCommand) -> Generalisation:
-    """The command ``interp-compose generalise``: train what is missing, and write."""
-    source, models = command.source, command.models.split(",")
-    check_limit(source.limit)
-    task = limited(load_sequences(source.task, data_dir=source.data_dir), source.limit)
-    options = GeneraliseOptions(**vars(command.seeds) | {"run": command.run})
-    return run_grid(
-        command.output,
-        Generalisation,
-        _config(task, _runs(task, models, options)),
-        AXES,
-        lambda bar: generalise(
-            task, models, command.output.out, **vars(replace(options, progress=bar))
-        ),
+    return Grid(
+        result=Generalisation,
+        plan=SweepPlan(WORK, [asdict(run) for run in runs], function=TRAIN),
+        place=PLACE,
+        config={
+            "study": WORK,
+            "task": task.name,
+            "data_report": dict(task.report),
+            **shape,
+            "models": list(models),
+            "seeds": list(seeds),
+        },
+        axes=("models", "seeds"),
+        keep=lambda out: keep(task.splits, out),
     )
 
 
-def limited(task: SequenceTask, limit: int | None) -> SequenceTask:
-    """The task with so many pairs of each split at most, always the same ones."""
-    if limit is None:
-        return task
-    splits = {name: drawn(pairs, limit) for name, pairs in task.splits.items()}
-    report = report_of(str(task.report["source"]), splits, overlap=True)
-    return SequenceTask(f"{task.name}{sample_note(limit)}", splits, report)
+@public
+@dataclass(frozen=True, kw_only=True)
+class SequenceRun(SequenceTraining):
+    """Everything that decides a run."""
+
+    data: str
+    """Digest of the data, which :func:`.sequence_data.keep` wrote beside the runs."""
+    model: str
+    """One of :data:`VARIANTS`, or that with its positions: "lrf-relative"."""
+    seed: int = 0
+
+    def kept(self, folder: Path) -> SequenceData:
+        """The data, which lie beside the run's folder."""
+        return kept(folder.parents[1], self.data, one_vocabulary=self.one_vocabulary)
+
+    def model_config(self, data: SequenceData) -> Seq2SeqConfig:
+        """The model's shape.
+
+        Raises:
+            OptionError: no such model, or a shape that cannot be.
+        """
+        shape = {**self.values_of(Seq2SeqShape), "act": self.act, **_changes(self.model)}
+        n_more = shape.pop("more_layers", 0)
+        for stack in ("n_encoder_layers", "n_decoder_layers"):
+            shape[stack] += n_more
+        return Seq2SeqConfig(len(data.source), len(data.target), data.longest, **shape)
+
+    def train_config(self, lengths: Sequence[int]) -> TrainConfig:
+        """AdamW with β₂ = 0.98 (Vaswani et al. 2017, section 5.3).
+
+        Raises:
+            OptionError: a number that cannot be.
+        """
+        for name in ("n_looks", "n_curve"):
+            if getattr(self, name) < 1:
+                raise OptionError(f"{name}={getattr(self, name)!r}: expected 1 or more")
+        config = TrainConfig(
+            **self.values_of(Optimisation),
+            batch_tokens=self.batch_tokens,
+            weight_decay=self.weight_decay,
+            label_smoothing=self.label_smoothing,
+            seed=self.seed,
+            beta2=0.98,
+        )
+        total = config.total_steps(len(lengths), lengths)
+        return replace(config, evaluate_every=max(1, -(-total // self.n_looks)))
+
+
+def _changes(model: str) -> dict[str, Any]:
+    """What a model's name says of its shape."""
+    variant, _, positions = model.rpartition("-")
+    if positions in get_args(Positions):
+        name, change = variant, {"positions": positions}
+    else:
+        name, change = model, {}
+    if name not in VARIANTS:
+        raise OptionError(
+            f"model {model!r}: expected one of {', '.join(VARIANTS)}, or one of them with its "
+            "positions, as in lrf-relative"
+        )
+    return {**VARIANTS[name], **change}
+
+
+@trains
+def train(config: Mapping[str, Any], folder: Path) -> None:
+    """History, accuracy and weights of a run into its folder."""
+    run = SequenceRun(**config)
+    data = run.kept(folder)
+    model = SmallSeq2Seq(run.model_config(data))
+    init_xavier(model, seed=run.seed)
+    curve = data.sample(run.n_curve)
+    objective = WatchedSequence(
+        data.splits["train"],
+        BOS,
+        curve=curve,
+        label_smoothing=run.label_smoothing,
+        marks={split: marks_of(data, pairs) for split, pairs in curve.items()},
+    )
+    history = trained(model, objective, run.train_config(objective.lengths), folder)
+    record = {"run": asdict(run), **history, "accuracy": accuracy(model, data)}
+    words = {"source_words": data.source, "target_words": data.target}
+    keep_run(folder, record, SmallSeq2SeqModel(model.cpu().eval(), name=run.model, **words))
+
+
+@dataclass(frozen=True)
+class FinishedSequenceRun:
+    """A run that is done: what it was, and where it lies."""
+
+    run: SequenceRun
+    folder: Path
+
+    @property
+    def data(self) -> SequenceData:
+        """What it was trained and measured on."""
+        return self.run.kept(self.folder)
+
+    def model(self) -> SmallSeq2SeqModel:
+        """The model as it was at the end.
+
+        Raises:
+            MissingDataError: the run was made by a release that did not keep models.
+        """
+        if not (self.folder / MODEL).is_dir():
+            raise MissingDataError(
+                f"{self.folder} holds no model: the release that trained it did not keep it; train "
+                "it again, in another folder"
+            )
+        model = load_model(str(self.folder / MODEL))
+        assert isinstance(model, SmallSeq2SeqModel)
+        return model
+
+
+def finished_runs(
+    runs: str | os.PathLike[str], models: Sequence[str] | None, seed: int | None
+) -> list[FinishedSequenceRun]:
+    """The finished runs of one seed in the folder of a comparison.
+
+    Args:
+        runs: what was ``out`` of :func:`.generalise`.
+        models: in this order; None: all that are finished, as they were asked for.
+        seed: of the runs; None: the smallest there is.
+
+    Raises:
+        OptionError: no model, or one that is named twice.
+        MissingDataError: the folder holds no runs, none of this seed is done, or none of a model;
+            names those that are.
+        InputError: it holds another sweep, runs of another version, or runs of several settings.
+        CorruptFileError: a run's files were altered after it was done.
+    """
+    if models is not None and len({*models}) != (len(models) or 1):
+        raise OptionError(
+            f"models={models!r}: expected a list of names of trained models, each once, or None "
+            "for all"
+        )
+    finished = {
+        run.model: FinishedSequenceRun(run, folder)
+        for run, folder in finished_of_seed(
+            runs,
+            SequenceRun,
+            work=WORK,
+            command="interp-compose generalise",
+            varies=PLACE,
+            seed=seed,
+        )
+    }
+    for model in models or ():
+        if model not in finished:
+            chosen_seed = next(iter(finished.values())).run.seed
+            raise MissingDataError(
+                f"no finished run of {model!r} of seed {chosen_seed} in {runs}; finished are "
+                f"{', '.join(finished)}"
+            )
+    return [finished[model] for model in models or finished]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pandas as pd
 
 from interp_compose._public import public
 from interp_compose.papers.shared.grid.shares import ALL, differences_of, shares_of, summary_of
-from interp_compose.studies.core.result import StudyResult
+from interp_compose.studies.core.grid import GridResult
 from interp_compose.studies.core.tables import Table
 from interp_compose.studies.core.text import (
     LIMITS,
@@ -73,12 +72,11 @@ ENTROPIES: Final = Table(
 
 @public
 @dataclass(frozen=True, eq=False, repr=False)
-class Generalisation(StudyResult):
+class Generalisation(GridResult):
     """Encoder–decoders on a compositional task, seed by seed; made by :func:`generalise`."""
 
     SCHEMA = (RUNS, ACCURACY, CURVE, READS, ENTROPIES)
     TABLES = ("runs", "accuracy", "curve", "reads", "entropies", "summary", "differences")
-    RUNS = ("runs/ (weights and history of each)",)
     FIGURES = (
         "generalise_accuracy",
         "generalise_types",
@@ -87,27 +85,13 @@ class Generalisation(StudyResult):
         "generalise_reads_kinds",
     )
 
-    @classmethod
-    def from_runs(
-        cls, tables: Mapping[str, pd.DataFrame], config: Mapping[str, Any]
-    ) -> Generalisation:
-        """A result of the tables that ``Generalisation.SCHEMA`` states.
-
-        Raises:
-            InputError: a table or column is missing, foreign or of the wrong type; rows are
-                missing or doubled; counts do not fit.
-        """
-        return cls._checked(tables, config)
-
-    def __post_init__(self) -> None:
-        if "accuracy" in self.frames and "summary" not in self.frames:
-            values = shares_of(self.frames["accuracy"], ("model",))
-            computed = {
-                "summary": summary_of(values, ("model", "split", "kind")),
-                "differences": differences_of(values, "model", ("split", "kind")),
-            }
-            object.__setattr__(self, "frames", {**self.frames, **computed})
-        super().__post_init__()
+    def computed(self) -> dict[str, pd.DataFrame]:
+        """The shares over seeds, and how models differ."""
+        values = shares_of(self.frames["accuracy"], ("model",))
+        return {
+            "summary": summary_of(values, ("model", "split", "kind")),
+            "differences": differences_of(values, "model", ("split", "kind")),
+        }
 
     @property
     def frame(self) -> pd.DataFrame:
