@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any, get_type_hints
 
 
@@ -22,3 +23,7 @@ class Settings:
             own[name] = get_type_hints(bases[-1], include_extras=True)[name]
             setattr(cls, name, value)
         cls.__annotations__ = own
+
+    def part(self, *bases: Any) -> dict[str, Any]:
+        """The values of the settings that these bases of its class declare."""
+        return {each.name: getattr(self, each.name) for base in bases for each in fields(base)}
