@@ -27,7 +27,7 @@ import interp_compose as ic
 from benchmarks.watching import OF_WEIGHTS, looks_of, matrix_means, watched, write_watched
 from interp_compose.papers.cat.models.bert import SmallEncoder
 from interp_compose.papers.cat.models.small_encoder import SmallEncoderModel
-from interp_compose.papers.cat.studies.pretrain import measure, run
+from interp_compose.papers.cat.studies.pretrain import measure
 from interp_compose.papers.cat.studies.pretrain.data import kept
 from interp_compose.papers.cat.training.pretraining import Pretraining
 
@@ -47,7 +47,7 @@ def train(config: Mapping[str, Any], folder: Path) -> None:
     pairs = ic.load_pairs("bird", data_dir=bird).test
     measures = (*OF_WEIGHTS, AGREEMENT)
     with watched(Pretraining, folder, named, measures=measures, pairs=pairs):
-        run.train(config, folder)
+        measure.train(config, folder)
 
 
 def of(layer: int) -> str:

@@ -24,6 +24,6 @@ class Settings:
             setattr(cls, name, value)
         cls.__annotations__ = own
 
-    def values_of(self, base: type[Any]) -> dict[str, Any]:
-        """The values of the settings that a base of this class has."""
-        return {each.name: getattr(self, each.name) for each in fields(base)}
+    def values_of(self, *bases: Any) -> dict[str, Any]:
+        """The values of the settings that these bases of its class declare."""
+        return {each.name: getattr(self, each.name) for base in bases for each in fields(base)}

@@ -18,6 +18,6 @@ WORKS: Final[Mapping[str, str]] = {
     "text_phases": f"{COMPLEXITY}.text_phases.measure",
     "concept_graphs": f"{COMPLEXITY}.concept_graphs.measure:train",
     "generalise": f"{PACKAGE}.lrf.studies.generalise.measure:train",
-    "pretrain": f"{PACKAGE}.cat.studies.pretrain.run:train",
+    "pretrain": f"{PACKAGE}.cat.studies.pretrain.measure:train",
     "encoders": f"{PACKAGE}.cat.studies.encoders.run:judge",
 }

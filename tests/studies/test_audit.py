@@ -265,7 +265,7 @@ def seq2seq() -> LensModel:
 
 def encoder(composition: Any) -> LensModel:
     sizes: dict[str, Any] = {"d_model": 8, "n_heads": 2, "d_mlp": 12, "n_codes": 7}
-    shape = ic.cat.EncoderConfig(19, 11, 2, **sizes, composition=composition)
+    shape = ic.cat.EncoderConfig(19, n_ctx=11, n_layers=2, **sizes, composition=composition)
     return ic.cat.small_encoder(shape, seed=0)
 
 

@@ -5,7 +5,7 @@ What is reproduced: an encoder that decomposes a representation into codes and c
 pre-trained beside BERT; what its codes name, and how it is fine-tuned.
 
 Read in this order: ``models/composition.py`` (codes, eqs. 2 and 3), ``models/bert.py`` (the
-encoder), ``training/pretraining.py`` (each loss with its equation), ``studies/pretrain/run.py``
+encoder), ``training/pretraining.py`` (each loss with its equation), ``studies/pretrain/measure.py``
 (one training), ``encoders/`` (tasks of GLUE, SQuAD, pairs), ``codes/`` (sememes of codes).
 
 The public names are those of ``__init__.pyi``, and are imported when they are first used.

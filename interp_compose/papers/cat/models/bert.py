@@ -6,7 +6,7 @@ block of BERT, or behind the last. Written out on TransformerLens' ``HookedRootM
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -20,13 +20,13 @@ from interp_compose._public import public
 from interp_compose.errors import OptionError, PromptError
 from interp_compose.models.model_files import MAX_LAYERS
 from interp_compose.papers.cat.models.composition import (
-    CodeNorm,
     Composition,
     DenseComposition,
     MixAttention,
     same_word,
     word_means,
 )
+from interp_compose.papers.cat.models.shape import EncoderShape
 from interp_compose.papers.shared.models.decoder import (
     MLP,
     Act,
@@ -44,8 +44,8 @@ Output = Literal["cont", "comp", "mix"]
 
 
 @public
-@dataclass(frozen=True)
-class EncoderConfig:
+@dataclass(frozen=True, kw_only=True)
+class EncoderConfig(EncoderShape):
     """The shape of a small encoder.
 
     Raises:
@@ -53,37 +53,23 @@ class EncoderConfig:
             more layers or parameters than a small model may have.
     """
 
-    d_vocab: int
-    n_ctx: int = 128
-    n_layers: int = 4
-    d_model: int = 128
-    n_heads: int = 4
-    d_mlp: int = 512
+    d_vocab: int = field(kw_only=False)
     n_segments: int = 2
     """Token types: the two sentences of a pair."""
     composition: ComposedBlocks = "none"
     """Which blocks compose (CAT: ``"every"``)."""
-    n_codes: int = 1000
-    """Codes of each codebook but the last block's."""
     n_last_codes: int | None = None
     """Codes of the last block's; the first are the sememes, in their order, where there are any.
     None: as many as the others have."""
     composer: Composer = "codes"
     """``"fixed"`` and ``"mlp"`` are controls: a random codebook that is not trained, and an MLP of
     about as many parameters."""
-    code_norm: CodeNorm = "rms"
-    """The norm of a word's weights where its codes are summed: RMSNorm's, √n_codes, or 1
-    (``"unit"``), which gives the same functions and lets training take smaller steps of them."""
-    level: Literal["word", "token"] = "word"
-    """What is decomposed: the mean of a word's tokens (CAT, footnote 2), or each token."""
     mix: Literal["layer", "bare"] = "layer"
     """Whether the attention of representation enhancement (CAT, eq. 3) has the residual and the
     LayerNorm of other attentions, or neither, as it is printed."""
     act: Act = "gelu"
     eps: float = 1e-12
     """Of LayerNorm."""
-    dropout: float = 0.0
-    """Of embeddings and of what attention and MLP add; BERT has that of patterns as well."""
 
     biases: ClassVar[Biases] = "all"
     positional_embedding_type: ClassVar[str] = "standard"

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from interp_compose.settings import Settings
+
 Nuance = Literal["difference", "as-printed"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LossWeights:
+class LossWeights(Settings):
     """What each of CAT's losses counts in the sum; the paper's are all 1."""
 
     masked: float = 1.0

@@ -14,7 +14,7 @@ class Looks(Settings):
     n_looks: int = 12
     """Points of the learning curve, and one before training."""
     n_curve: int = 500
-    """Examples of each split, training's too, that it is measured on; at the end all are."""
+    """Examples of each split that the curve is measured on; at the end all are."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ import torch
 import interp_compose as ic
 from interp_compose.errors import OptionError
 from interp_compose.papers.cat.models.init import init_bert
-from interp_compose.papers.cat.studies.pretrain import run as run_file
+from interp_compose.papers.cat.studies.pretrain import measure as run_file
 from tests.forking import fork, wait
 from tests.papers.cat.studies.test_pretrain import DOCUMENTS, TINY, study
 

@@ -36,15 +36,14 @@ from interp_compose.errors import (
 )
 from interp_compose.papers.cat.models.bert import SmallEncoder
 from interp_compose.papers.cat.models.init import init_bert
-from interp_compose.papers.cat.studies.pretrain import data as data_file, run as run_file
+from interp_compose.papers.cat.studies.pretrain import data as data_file, measure as run_file
 from interp_compose.papers.cat.studies.pretrain.data import (
     DataOptions,
     PretrainingData,
     kept,
     prepared,
 )
-from interp_compose.papers.cat.studies.pretrain.presets import PAPER
-from interp_compose.papers.cat.studies.pretrain.run import VARIANTS, PretrainingRun
+from interp_compose.papers.cat.studies.pretrain.measure import VARIANTS, PretrainingRun
 from interp_compose.papers.cat.text.wordpiece import WordPieces
 from interp_compose.papers.cat.training.pretraining import TERMS, Pretraining, measured
 from interp_compose.papers.cat.training.sentences import Lexicon, MaskedBatch, Passages, Sentences
@@ -71,6 +70,7 @@ TINY = ic.cat.EncoderTraining(
 )  # type: ignore[arg-type]
 VOCAB, HELD_OUT, HELD_OUT_WORDS = 60, 0.15, 0.3
 MODELS, SEEDS = ("bert", "cat"), (0, 1)
+PAPER = cli._parsed(["pretrain", "--paper"])
 
 
 # ---- a result of frames ---------------------------------------------------------------------

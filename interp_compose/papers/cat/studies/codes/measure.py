@@ -27,7 +27,7 @@ from interp_compose.papers.cat.studies.codes.result import Codes
 from interp_compose.papers.cat.studies.codes.sememes import WordSememes, annotated, sememe_rows
 from interp_compose.papers.cat.studies.codes.words import WordPlaces, mean_codes
 from interp_compose.papers.cat.studies.pretrain.finished import FinishedEncoder, finished_encoders
-from interp_compose.papers.cat.studies.pretrain.run import PLACE, VARIANTS, PretrainingRun
+from interp_compose.papers.cat.studies.pretrain.measure import PLACE, VARIANTS, PretrainingRun
 from interp_compose.papers.cat.training.sentences import Passages
 from interp_compose.papers.shared.grid.finished import left_out
 from interp_compose.runs.checksums import digest_of

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from interp_compose.papers.cat.studies.pretrain.figures import told_of_models
+from interp_compose.papers.cat.studies.pretrain.result import told_of_models
 from interp_compose.papers.shared.grid.figures import (
     BARS,
     beside,

@@ -34,7 +34,7 @@ from interp_compose.papers.cat.studies.encoders.result import (
 from interp_compose.papers.cat.studies.encoders.run import WORK as JUDGED, JudgedRun, note_source
 from interp_compose.papers.cat.studies.encoders.tuned import nested
 from interp_compose.papers.cat.studies.pretrain.finished import FinishedEncoder, finished_encoders
-from interp_compose.papers.cat.studies.pretrain.run import PLACE, PretrainingRun
+from interp_compose.papers.cat.studies.pretrain.measure import PLACE, PretrainingRun
 from interp_compose.papers.cat.tasks.labelled import LabelledTask, check_told_apart
 from interp_compose.papers.cat.tasks.load_labelled import load_labelled
 from interp_compose.papers.cat.tasks.squad import SpanTask, load_squad

@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from interp_compose.errors import CorruptFileError, InputError, OptionError
+from interp_compose.papers.cat.studies.pretrain.options import TextOptions
 from interp_compose.papers.cat.tasks.sememes import Sememes
 from interp_compose.papers.cat.text.wordpiece import WordPieceTokenizer, continuing
 from interp_compose.papers.cat.training.sentences import Lexicon, Sentences
@@ -28,7 +29,6 @@ from interp_compose.runs.files import (
     temporary_folder,
 )
 from interp_compose.tasks.corpus import (
-    Documents,
     digest_of_words,
     plain_of,
     read_documents,
@@ -59,13 +59,8 @@ class PretrainingData:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataOptions:
-    """How a text becomes data."""
-
-    documents: Documents
-    held_out: float
-    vocab_size: int
-    held_out_words: float
+class DataOptions(TextOptions):
+    """How a text becomes data, checked."""
 
     def __post_init__(self) -> None:
         if not 0 < self.held_out < 1:

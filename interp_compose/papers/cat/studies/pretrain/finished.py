@@ -13,7 +13,7 @@ from interp_compose.errors import MissingDataError
 from interp_compose.models.load import load_model
 from interp_compose.papers.cat.models.small_encoder import SmallEncoderModel
 from interp_compose.papers.cat.studies.pretrain.data import PretrainingData, kept
-from interp_compose.papers.cat.studies.pretrain.run import PLACE, WORK, PretrainingRun
+from interp_compose.papers.cat.studies.pretrain.measure import PLACE, WORK, PretrainingRun
 from interp_compose.papers.shared.grid.finished import finished_of_all
 from interp_compose.papers.shared.grid.sequence_run import MODEL
 

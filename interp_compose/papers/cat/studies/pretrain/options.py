@@ -7,71 +7,42 @@ from pathlib import Path
 from typing import Literal
 
 from interp_compose._public import public
+from interp_compose.papers.cat.models.shape import EncoderShape
 from interp_compose.papers.cat.training.loss_weights import LossWeights
+from interp_compose.papers.shared.grid.options import Looks, TokenBatches
+from interp_compose.settings import Settings
 from interp_compose.studies.core.options import GridOptions, Output, Part
+from interp_compose.training.config import InParts, Optimisation
 
 
 @public
 @dataclass(frozen=True, kw_only=True)
-class EncoderTraining(LossWeights):
+class EncoderTraining(
+    Looks,
+    InParts,
+    TokenBatches,
+    Optimisation,
+    EncoderShape,
+    LossWeights,
+    n_ctx=64,
+    epochs=100,
+    max_steps=2000,
+):
     """What every run has in common."""
 
-    n_ctx: int = 64
-    """Tokens of a passage, special ones included."""
-    n_layers: int = 4
-    """Blocks."""
-    d_model: int = 128
-    """Width of the residual stream."""
-    n_heads: int = 4
-    """Heads of each attention."""
-    d_mlp: int = 512
-    """Neurons of a block."""
-    n_codes: int = 1000
-    """Codes of each block's codebook but the last one's, which has one for each sememe."""
+    weight_decay: float = 0.01
+    """Decoupled (AdamW's)."""
     revive_after: int | None = None
     """Steps after which a code that no word had since is moved to a random word of the step; by
     default codes are not moved."""
     frozen: bool = False
     """Leave the weights of a given model as they are, and train only what is added to it."""
-    code_norm: Literal["rms", "unit"] = "rms"
-    """The norm of a word's weights where its codes are summed: that of RMSNorm (rms), the root of
-    their number, or 1 (unit), with which training takes smaller steps; cat needs it (--models)."""
-    level: Literal["word", "token"] = "word"
-    """What is decomposed: words, each the mean of its tokens, or tokens."""
-    dropout: float = 0.0
-    """Of embeddings and of what attention and MLP add."""
-    epochs: int = 100
-    """Passes over the training passages, at most."""
-    max_steps: int | None = 2000
-    """Stop after so many steps; the schedule ends there."""
-    batch_tokens: int = 2048
-    """Tokens per step at most, padding included; passages of about one length share a batch."""
-    accumulate: int = 1
-    """Parts of a batch that are run one after another, where memory is short."""
-    precision: Literal["float32", "bfloat16"] = "float32"
-    """Of the forward pass in training; what is measured is in float32."""
-    lr: float = 1e-3
-    """Peak learning rate."""
-    schedule: Literal["cosine", "linear", "constant", "inverse_sqrt"] = "linear"
-    """Of the learning rate after the warm-up."""
-    warmup_steps: int = 500
-    """At most a tenth of the steps."""
-    weight_decay: float = 0.01
-    """Decoupled (AdamW's)."""
-    n_looks: int = 12
-    """Points of the curve over training, and one before it."""
-    n_curve: int = 500
-    """Held-out passages that it is measured on; at the end all are."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class PretrainingSource:
-    """Where text and sememes come from."""
+class TextOptions(Settings):
+    """How a text becomes data."""
 
-    data_dir: Path | None = None
-    """A text file, or a folder of them (.txt, .txt.gz), in UTF-8: a sentence a line."""
-    sememes: Path | None = None
-    """A folder with annotations in HowNet's scheme, for models that compose."""
     documents: Literal["blank-line", "file"] = "blank-line"
     """Documents are separated by blank lines, or each file is one."""
     held_out: float = 0.02
@@ -80,6 +51,16 @@ class PretrainingSource:
     """The share of annotated words that guide nothing."""
     vocab_size: int = 8192
     """Entries of the vocabulary: pieces of words of the training part."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainingSource(TextOptions):
+    """Where text and sememes come from."""
+
+    data_dir: Path | None = None
+    """A text file, or a folder of them (.txt, .txt.gz), in UTF-8: a sentence a line."""
+    sememes: Path | None = None
+    """A folder with annotations in HowNet's scheme, for models that compose."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,10 +85,6 @@ class PretrainCommand:
     run: Part[EncoderTraining] = field(default_factory=EncoderTraining)
     output: Part[Output] = field(default_factory=Output)
 
-    def preset(self) -> PretrainCommand | None:
-        """The command with the paper's defaults, where they are asked for."""
-        if not self.paper:
-            return None
-        from interp_compose.papers.cat.studies.pretrain.presets import PAPER
-
-        return PAPER
+    def preset(self) -> str | None:
+        """The file of the paper's setting, where it is asked for."""
+        return "pretrain" if self.paper else None

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pandas as pd
 
 from interp_compose._public import public
 from interp_compose.papers.shared.grid.shares import differences_of_readings, summary_of
-from interp_compose.studies.core.result import StudyResult
+from interp_compose.studies.core.grid import GridResult
 from interp_compose.studies.core.tables import Table
 from interp_compose.studies.core.text import LIMITS, decimal, listed, most_apart, spans, text_table
 
@@ -90,12 +90,19 @@ LOSSES: Final = Table(
     complete=(("model", "term"), ("seed",), ("step",)),
     rules=("value >= 0",),
 )
+COMPOSED: Final = {
+    "cat": "cat: every block composes",
+    "cat-last": "cat-last: the last block composes",
+    "fixed": "-fixed: random codes (control)",
+    "mlp": "-mlp: no codes (control)",
+}
+"""What a subtitle says of models, by name or by its end."""
 SHOWN: Final = ("masked_loss", "masked_accuracy", "next_accuracy")
 
 
 @public
 @dataclass(frozen=True, eq=False, repr=False)
-class Pretrained(StudyResult):
+class Pretrained(GridResult):
     """Encoders pre-trained on one text, seed by seed; made by :func:`pretrain`."""
 
     SCHEMA = (RUNS, HELD_OUT, CURVE, LOSSES, CODES, CODES_CURVE)
@@ -103,31 +110,17 @@ class Pretrained(StudyResult):
         *("runs", "held_out", "curve", "terms", "codes", "codes_curve"),
         *("summary", "differences"),
     )
-    RUNS = ("runs/ (weights and history of each)",)
     FIGURES = ("pretrain_curve", "pretrain_codes")
 
-    @classmethod
-    def from_runs(cls, tables: Mapping[str, pd.DataFrame], config: Mapping[str, Any]) -> Pretrained:
-        """A result of the tables that ``Pretrained.SCHEMA`` states.
-
-        Raises:
-            InputError: a table or column is missing, foreign or of the wrong type; rows are
-                missing or doubled; counts do not fit.
-        """
-        return cls._checked(tables, config)
-
-    def __post_init__(self) -> None:
-        if "held_out" in self.frames and "summary" not in self.frames:
-            values = _long(self.frames["held_out"])
-            place = ("model", "output", "measure")
-            losses = values[values["measure"] == "masked_loss"]
-            first = " ".join(values[["model", "output"]].iloc[0])
-            computed = {
-                "summary": summary_of(values, place, most=math.inf),
-                "differences": differences_of_readings(losses, first, ["measure"]),
-            }
-            object.__setattr__(self, "frames", {**self.frames, **computed})
-        super().__post_init__()
+    def computed(self) -> dict[str, pd.DataFrame]:
+        """The means over seeds, and how models and outputs differ."""
+        values = _long(self.frames["held_out"])
+        losses = values[values["measure"] == "masked_loss"]
+        first = " ".join(values[["model", "output"]].iloc[0])
+        return {
+            "summary": summary_of(values, ("model", "output", "measure"), most=math.inf),
+            "differences": differences_of_readings(losses, first, ["measure"]),
+        }
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -246,11 +239,37 @@ class Pretrained(StudyResult):
 
     def figures(self) -> dict[str, ChartFigure]:
         """The loss of masked tokens over training, and the codes of a word."""
-        from interp_compose.papers.cat.studies.pretrain import figures
+        from interp_compose.papers.shared.grid.figures import curve_figure, n_seeds
 
-        charts = {"pretrain_curve": figures.loss_figure(self.frames["curve"], self.config)}
-        if len(self.frames["codes_curve"]):
-            charts["pretrain_codes"] = figures.codes_figure(self.frames["codes_curve"], self.config)
+        about = (
+            f"{self.config['n_layers']} layers, width {self.config['d_model']}",
+            n_seeds(self.config),
+        )
+        curve, codes = self.frames["curve"], self.frames["codes_curve"]
+        last = curve["output"] == "cont"  # which every model has: the last panel's lines are named
+        rows = pd.concat([curve[~last], curve[last]])
+        charts = {
+            "pretrain_curve": curve_figure(
+                rows.assign(split=rows["output"], n=rows["n_masked"]),
+                "model",
+                self.config,
+                about,
+                value="masked_loss",
+                name="nats a masked token",
+                of="measured on {} held-out masked tokens",
+            )
+        }
+        if len(codes):
+            blocks = [f"layer {layer}" for layer in codes["layer"]]
+            charts["pretrain_codes"] = curve_figure(
+                codes.assign(split=blocks, n=codes["n_codes"]),
+                "model",
+                self.config,
+                about,
+                value="codes_per_word",
+                name="codes a word",
+                of="of the {} codes of a block",
+            )
         return charts
 
 
@@ -264,3 +283,12 @@ def _long(held_out: pd.DataFrame) -> pd.DataFrame:
         ],
         ignore_index=True,
     )
+
+
+def told_of_models(models: Iterable[str]) -> list[str]:
+    """What composes in each, and each control, once."""
+    parts = []
+    for model in models:
+        name, _, end = model.rpartition("-")
+        parts += [name, end] if end in COMPOSED and name else [model]
+    return [COMPOSED[one] for one in dict.fromkeys(parts) if one in COMPOSED]
