@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import interp_compose as ic
-from interp_compose.papers.complexity.studies.anchors.evaluate import Evaluation, sets_of, stacked
+from interp_compose.papers.complexity.studies.anchors.run import Evaluation, sets_of, stacked
 from interp_compose.papers.shared.models.decoder import SmallDecoder
 from interp_compose.papers.shared.training.parallel import NextOfSequence, ParallelTrainer
 from interp_compose.runs.files import atomic_write, json_bytes, read_json

@@ -60,7 +60,8 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import interp_compose as ic
 from benchmarks.common import RESULTS, byte_level, load_texts, machine, spread, write
-from interp_compose.papers.complexity.studies.anchors.presets import FIG3_CODE
+from interp_compose import cli
+from interp_compose.papers.complexity.studies.anchors.grid import run_of
 from interp_compose.papers.complexity.tasks.anchors import AnchorData
 from interp_compose.papers.shared.models.decoder import SmallDecoder
 from interp_compose.papers.shared.training.parallel import NextOfSequence, ParallelTrainer
@@ -432,11 +433,12 @@ def steps(folder: Path, n: int) -> dict[str, Any]:
     stubs["warmup_scheduler"] = stub("warmup_scheduler", GradualWarmupScheduler=None)
     train_step = loaded(folder, "train", **stubs).train_step
     build = loaded(folder / "model", "GPT2_init_for_diff_part_prenorm")
+    theirs = cli._parsed(["phases", "--paper", "fig3-code"])
     small = ic.complexity.PhaseRun(
         norm="query", fan_in="d_model", scale_writers=True, modulus="code"
     )
     return {
-        "fig3": step_of(train_step, build, FIG3_CODE, 256, 1, n),
+        "fig3": step_of(train_step, build, run_of(theirs.run, theirs.preset()), 256, 1, n),
         "default": step_of(train_step, build, small, 256, 20, n),
     }
 

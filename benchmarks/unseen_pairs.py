@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 
 from benchmarks.common import machine, plain_rows, spread_of, write
-from interp_compose.papers.complexity.studies.anchors.finished import finished_runs
+from interp_compose.papers.complexity.studies.anchors.grid import finished_runs
 from interp_compose.papers.complexity.tasks.anchors import AnchorTask
 
 DECAY = 0.01

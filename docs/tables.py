@@ -36,9 +36,10 @@ from docs import (
     watch_results,
 )
 from docs.measured import RESULTS, Table
-from interp_compose.cli import COMMANDS, ON_RESULTS, main as interp_compose
-from interp_compose.papers.complexity.studies.anchors.presets import PRESETS
+from interp_compose.cli import COMMANDS, ON_RESULTS, _parsed, main as interp_compose
+from interp_compose.papers.complexity.studies.anchors.grid import run_of
 from interp_compose.papers.complexity.studies.anchors.run import PhaseRun
+from interp_compose.studies.core.grid import numbers
 from interp_compose.tasks.mini import idm as mini_idm, sst as mini_sst
 from interp_compose.tasks.prompts import PAPER_MODELS, TEMPLATES
 from interp_compose.training.carma import CarmaConfig, default_layers
@@ -48,6 +49,11 @@ from interp_compose.training.paper_settings import PaperTask
 FOLDER = Path(__file__).parent / "_generated"
 NOTICE = "<!-- written by `python -m docs.tables`; do not edit -->\n\n"
 TFLOPS_25 = 25e12
+PAPER_COMMANDS = (
+    *("phases --paper fig3", "phases --paper fig3-code", "phases --paper fig4"),
+    "speed --paper fig8",
+)
+"""Of complexity control's settings on anchor functions."""
 SPLITS = ("train", "validation", "test")
 
 
@@ -307,17 +313,29 @@ def phase_answers(norm: str) -> str:
 def paper_runs() -> str:
     """What the settings of complexity control's paper would take, by estimate."""
     rows = []
-    for name, preset in PRESETS.items():
-        runs = preset.seeds * math.prod(map(len, preset.axes.values()))
-        depths = preset.axes.get("depths", ())
+    for command in PAPER_COMMANDS:
+        run, axes = paper_setting(command)
+        runs = math.prod(map(len, axes.values()))
+        depths = axes.get("depths", ())
         if not depths:
-            rows.append(_paper_run(f"phases --paper {name}", runs, preset.run))
+            rows.append(_paper_run(command, runs, run))
         for depth in map(int, depths):
-            command = f"speed --paper {name} --depths {depth}"
-            run = replace(preset.run, n_layers=depth)
-            rows.append(_paper_run(command, runs // len(depths), run))
+            of_depth = replace(run, n_layers=depth)
+            rows.append(_paper_run(f"{command} --depths {depth}", runs // len(depths), of_depth))
     heads = ["`interp-compose`", "runs", "training sequences", "steps", "FLOP a run"]
     return NOTICE + table([*heads, "FLOP in all", "hours at 25 TFLOP/s"], rows)
+
+
+def paper_setting(command: str) -> tuple[PhaseRun, dict[str, tuple[float, ...]]]:
+    """The run that a command on anchor functions states, and the values of each axis."""
+    options = _parsed(command.split())
+    axes = {
+        name: tuple(numbers(vars(options)[name], name))
+        for name in ("gammas", "weight_decays", "depths", "violations")
+        if name in vars(options)
+    }
+    seeds = tuple(float(seed) for seed in range(options.grid.seeds))
+    return run_of(options.run, options.preset()), {**axes, "seeds": seeds}
 
 
 def _paper_run(command: str, runs: int, run: PhaseRun) -> list[str]:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 import tyro
 
 from interp_compose._versions import __version__
+from interp_compose.settings import read_toml
 
 if TYPE_CHECKING:
     from interp_compose.studies.core.result import StudyResult
@@ -195,12 +196,11 @@ def _parsed(argv: Sequence[str]) -> Any:
     preset = command.preset() if hasattr(command, "preset") else None
     if preset is None:
         return command
-    if not isinstance(preset, str):
-        return tyro.cli(type(command), default=preset, args=given, registry=READABLE)
     # Of an option that is given twice, the last counts.
     paper = Path(str(sys.modules[kind.__module__].__file__)).parents[2]
-    stated = _stated_in(paper / "settings" / f"{preset}.toml")
-    return tyro.cli(kind, prog=prog, args=[*stated, *given], registry=READABLE)
+    stated = read_toml(paper / "settings" / f"{preset}.toml")
+    stated.pop("run", None)  # what no option states; the study reads it
+    return tyro.cli(kind, prog=prog, args=[*_as_options(stated), *given], registry=READABLE)
 
 
 def _with_configs(argv: Sequence[str]) -> list[str]:
@@ -218,18 +218,16 @@ def _with_configs(argv: Sequence[str]) -> list[str]:
 
 
 def _stated_in(path: Path) -> list[str]:
-    """Options as a TOML file states them: ``d-mlp = 512``, ``overwrite = true``, a list of
-    several."""
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-
+    """The options of a user's TOML file."""
     try:
-        stated = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
+        return _as_options(read_toml(path))
+    except (OSError, ValueError) as error:
         print(f"--config {path}: {error}; expected a TOML file of options", file=sys.stderr)
         raise SystemExit(2) from error
+
+
+def _as_options(stated: Mapping[str, Any]) -> list[str]:
+    """Options as TOML states them: ``d-mlp = 512``, ``overwrite = true``, a list of several."""
     options: list[str] = []
     for name, value in stated.items():
         if isinstance(value, bool):

@@ -1,9 +1,27 @@
-"""Settings that are declared once, with type and description; a subclass changes their defaults."""
+"""Settings that are declared once, with type and description: subclasses change their defaults, and
+TOML files state them."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, get_type_hints
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """What a TOML file states.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no TOML.
+    """
+    return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 class Settings:

@@ -1246,11 +1246,8 @@ def calls_of_results() -> Iterator[Call]:
     )
     yield called(W.diagram.plot_curve, weight_decay=0.01)
     yield called(
-        ic.complexity.PhaseDiagram.from_rows,
-        **{
-            name: lambda name=name: W.diagram.frames[name].copy()
-            for name in ("runs", "history", "circuits")
-        },
+        ic.complexity.PhaseDiagram.from_runs,
+        tables=lambda: dict(W.diagram.frames),
         config=lambda: dict(W.diagram.config),
     )
     yield called(W.mechanism.plot_masked_key, method="pca", mode="exclude")
@@ -1264,11 +1261,8 @@ def calls_of_results() -> Iterator[Call]:
     yield called(W.speed.plot_roc, n_layers=2)
     yield called(W.speed.ranked, init_rate=0.4, n_layers=2, violations=1, seed=0)
     yield called(
-        ic.complexity.FittingSpeed.from_rows,
-        **{
-            name: lambda name=name: W.speed.frames[name].copy()
-            for name in ("runs", "pairs", "samples")
-        },
+        ic.complexity.FittingSpeed.from_runs,
+        tables=lambda: dict(W.speed.frames),
         config=lambda: dict(W.speed.config),
     )
 

@@ -129,12 +129,12 @@ ENTRIES = {
     "speed": Entry(
         FittingSpeed.SCHEMA,
         lambda: dict(zip(("runs", "pairs", "samples"), of_speed.tables(), strict=True)),
-        lambda t: FittingSpeed.from_rows(**t, config=of_speed.CONFIG),
+        lambda t: FittingSpeed.from_runs(t, of_speed.CONFIG),
     ),
     "phases": Entry(
         PhaseDiagram.SCHEMA,
         lambda: rows_of(PhaseDiagram.SCHEMA),
-        lambda t: PhaseDiagram.from_rows(**t, config=GRID),
+        lambda t: PhaseDiagram.from_runs(t, GRID),
     ),
     "mechanism": Entry(
         Mechanism.SCHEMA,

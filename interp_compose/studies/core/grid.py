@@ -32,6 +32,10 @@ from interp_compose.studies.core.tables import Table
 R = TypeVar("R", bound=StudyResult)
 ResultT = TypeVar("ResultT", bound="GridResult")
 Study = Callable[[bool], R]
+Tables = Callable[
+    [Sequence[Table], Sequence[Mapping[str, Any]], Sequence[Path]], Mapping[str, pd.DataFrame]
+]
+"""Makes the tables of a schema of the places of the runs and their folders."""
 
 RESULT: Final = "run.json"
 """What a run found, in its folder."""
@@ -53,6 +57,7 @@ class Grid(Generic[R]):
         config: what the result says of itself.
         axes: the keys of ``config`` of which a later call may hold more values.
         keep: writes what the runs read into the folder that they share.
+        tables: reads the tables of all runs, as :func:`gathered` does from each ``run.json``.
         frames: tables of the result's schema that are not the runs'.
     """
 
@@ -62,6 +67,7 @@ class Grid(Generic[R]):
     config: Mapping[str, Any]
     axes: Sequence[str]
     keep: Callable[[Path], object] = lambda out: None
+    tables: Tables = lambda schema, places, folders: gathered(schema, places, folders)
     frames: Mapping[str, pd.DataFrame] = field(default_factory=dict)
 
     def train(self, out: str | os.PathLike[str], execution: Execution) -> R:
@@ -78,7 +84,7 @@ class Grid(Generic[R]):
         places = [{name: run[name] for name in self.place} for run in self.plan.configs]
         return self.result(
             config=dict(self.config),
-            frames={**gathered(self.result.SCHEMA, places, folders), **self.frames},
+            frames={**self.tables(self.result.SCHEMA, places, folders), **self.frames},
             versions=gathered_versions({folder.name: versions_of(folder) for folder in folders}),
         )
 
@@ -120,7 +126,7 @@ class GridResult(StudyResult):
 
     def computed(self) -> Mapping[str, pd.DataFrame]:
         """The tables beside those of the schema, from these."""
-        raise NotImplementedError
+        return {}
 
     def __post_init__(self) -> None:
         measured = {table.name for table in self.SCHEMA}
@@ -172,39 +178,6 @@ def swept(plan: SweepPlan, out: str | os.PathLike[str], execution: Execution) ->
     )
     done.check()
     return tuple(done.folders)
-
-
-def result_of_grid(
-    kind: type[R],
-    plan: SweepPlan,
-    place: Sequence[str],
-    config: Mapping[str, Any],
-    out: str | os.PathLike[str],
-    execution: Execution,
-    **other_frames: pd.DataFrame,
-) -> R:
-    """Train what is missing of a plan, and make a result of the tables of all runs.
-
-    Args:
-        kind: of the result.
-        plan: its configurations are those of the runs.
-        place: the fields of a configuration that tell runs apart.
-        config: of the result.
-        out: the folder of the runs.
-        execution: where they are trained.
-        other_frames: tables of the result's schema that are not the runs'.
-
-    Raises:
-        InputError: ``out`` holds another sweep.
-        ModelError: runs failed; the others are kept. Names the first and its log.
-    """
-    folders = swept(plan, out, execution)
-    places = [{name: run[name] for name in place} for run in plan.configs]
-    return kind(
-        config=dict(config),
-        frames={**gathered(kind.SCHEMA, places, folders), **other_frames},
-        versions=gathered_versions({folder.name: versions_of(folder) for folder in folders}),
-    )
 
 
 def gathered(

@@ -8,19 +8,20 @@ import pytest
 import torch
 from torch import Tensor
 
+from docs.tables import paper_setting
 from interp_compose.papers.complexity.grid.together import SHARE
 from interp_compose.papers.complexity.studies.anchors.grid import at_a_time, run_bytes
-from interp_compose.papers.complexity.studies.anchors.presets import PRESETS
 from interp_compose.papers.complexity.studies.anchors.run import PhaseRun
 from interp_compose.papers.shared.training.parallel import NextOfSequence, ParallelTrainer
 
+FIG3, FIG4 = (paper_setting(f"phases --paper {name}")[0] for name in ("fig3", "fig4"))
 TINY = PhaseRun(samples=60, n_test=30, batch_size=20)
 SHAPES = [
     TINY,
     replace(TINY, norm="post", batch_size=100),
     replace(TINY, n_layers=4, n_heads=4, d_head=8),
-    replace(PRESETS["fig4"].run, samples=60, batch_size=20),
-    replace(PRESETS["fig3"].run, n_layers=2, samples=60, batch_size=20),
+    replace(FIG4, samples=60, batch_size=20),
+    replace(FIG3, n_layers=2, samples=60, batch_size=20),
 ]
 
 
@@ -59,4 +60,4 @@ def test_as_many_as_the_memory_holds() -> None:
     assert at_a_time([small, large, large], int(100 * need / SHARE)) == 3
     assert at_a_time([small, large], 1000) == 1  # one is tried in any case
     assert at_a_time([PhaseRun()] * 108, 24 * 2**30) == 108
-    assert 1 < at_a_time([PRESETS["fig3"].run] * 108, 139 * 2**30) < 20
+    assert 1 < at_a_time([FIG3] * 108, 139 * 2**30) < 20

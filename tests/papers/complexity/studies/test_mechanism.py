@@ -13,7 +13,7 @@ import torch
 import interp_compose as ic
 from interp_compose.errors import CorruptFileError, InputError, MissingDataError, OptionError
 from interp_compose.papers.complexity.models.small_decoder import SmallDecoderModel
-from interp_compose.papers.complexity.studies.anchors.finished import (
+from interp_compose.papers.complexity.studies.anchors.grid import (
     FinishedPhaseRun,
     finished_runs,
 )

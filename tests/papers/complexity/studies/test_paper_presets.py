@@ -11,15 +11,15 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.utils.flop_counter import FlopCounterMode
 
-from docs.tables import help_of
+from docs.tables import PAPER_COMMANDS, help_of, paper_setting
 from interp_compose.papers.complexity.studies.anchors import run as complexity_run
-from interp_compose.papers.complexity.studies.anchors.presets import PRESETS
 from interp_compose.papers.complexity.studies.anchors.run import PhaseRun
 from interp_compose.papers.complexity.studies.fitting_speed import measure as speed_run
 from interp_compose.papers.shared.training.parallel import NextOfSequence, ParallelTrainer
 from interp_compose.runs.files import read_json
 
-RUNS = {name: preset.run for name, preset in PRESETS.items()}
+SETTINGS = {command.split()[-1]: paper_setting(command) for command in PAPER_COMMANDS}
+RUNS = {name: run for name, (run, _) in SETTINGS.items()}
 
 
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
@@ -80,14 +80,15 @@ def test_the_help_says_what_the_papers_settings_would_take() -> None:
         return runs * run.flops / 25e12 / 3600
 
     took = {
-        name: hours(one.run, one.seeds * math.prod(map(len, one.axes.values())))
-        for name, one in PRESETS.items()
+        name: hours(run, math.prod(map(len, axes.values())))
+        for name, (run, axes) in SETTINGS.items()
     }
     told = " ".join(help_of("phases").replace("│", " ").split())
     assert f"fig3 {took['fig3'] / 24:.0f} days of a GPU" in told
     assert f"fig3-code {took['fig3-code'] / 24:.0f} days" in told
     assert f"fig4 {took['fig4']:.0f} hours" in told
-    runs, depths = PRESETS["fig8"].seeds * 2 * 3, PRESETS["fig8"].axes["depths"]
+    axes = SETTINGS["fig8"][1]
+    runs, depths = len(axes["seeds"]) * 2 * 3, axes["depths"]
     speed = sum(hours(replace(RUNS["fig8"], n_layers=int(depth)), runs) for depth in depths)
     told = " ".join(help_of("speed").replace("│", " ").split())
     assert f"{speed:.0f} hours of a GPU" in told

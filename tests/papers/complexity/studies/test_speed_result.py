@@ -10,8 +10,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from docs.tables import paper_setting
 from interp_compose.errors import InputError, ModelError, OptionError
-from interp_compose.papers.complexity.studies.anchors.presets import PRESETS
 from interp_compose.papers.complexity.studies.anchors.run import PhaseRun
 from interp_compose.papers.complexity.studies.fitting_speed.measure import (
     base_of,
@@ -55,7 +55,13 @@ def tables(
 
 
 def result(**changed: Any) -> FittingSpeed:
-    return FittingSpeed.from_rows(*tables(**changed), CONFIG)
+    return of_tables(*tables(**changed))
+
+
+def of_tables(*frames: pd.DataFrame) -> FittingSpeed:
+    return FittingSpeed.from_runs(
+        dict(zip(("runs", "pairs", "samples"), frames, strict=True)), CONFIG
+    )
 
 
 def test_data_are_of_all_pairs_and_evaluated_each_epoch() -> None:
@@ -144,9 +150,7 @@ def test_runs_that_are_not_there_cannot_be_ranked() -> None:
 
 def test_without_violations_there_is_no_curve_and_no_list() -> None:
     runs, pairs, samples = tables()
-    speed = FittingSpeed.from_rows(
-        runs[runs["violations"] == 0], pairs[pairs["violations"] == 0], samples[:0], CONFIG
-    )
+    speed = of_tables(runs[runs["violations"] == 0], pairs[pairs["violations"] == 0], samples[:0])
     assert set(speed.figures()) == {"fitting_epochs", "fitting_pairs"}
     for ask in (speed.plot_roc, speed.ranked):
         with pytest.raises(InputError, match="no sample violates the rule"):
@@ -156,7 +160,7 @@ def test_without_violations_there_is_no_curve_and_no_list() -> None:
 def test_figures_are_those_that_show_something() -> None:
     assert list(result().figures()) == ["fitting_epochs", "fitting_pairs", "violations_roc"]
     runs, *others = tables()
-    low = FittingSpeed.from_rows(runs.assign(loss_epochs=5.0), *others, CONFIG)
+    low = of_tables(runs.assign(loss_epochs=5.0), *others)
     assert list(low.figures())[1] == "fitting_epochs_by_loss"
     assert list(result(epochs=math.nan).figures()) == ["violations_roc"]
     assert result(epochs=math.nan, loss=math.nan, finite=False).figures() == {}
@@ -196,8 +200,7 @@ def test_a_run_that_diverged_is_not_ranked() -> None:
 
 
 def test_the_papers_setting() -> None:
-    preset = PRESETS["fig8"]
-    run = preset.run
+    run, axes = paper_setting("speed --paper fig8")
     assert (run.samples, run.batch_size, run.d_head, run.norm) == (100_000, 300, 200, "post")
     config = run.train_config()
     total = config.total_steps(run.samples)
@@ -205,4 +208,4 @@ def test_the_papers_setting() -> None:
     assert total == 210 * 334
     assert config.warmup_of(total) == 10 * 334
     assert config.lr_at(10 * 334, total) == pytest.approx(1e-4)
-    assert preset.axes["violations"] == (0, 1, 5)
+    assert axes["violations"] == (0, 1, 5)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from interp_compose.papers.shared.models.shape import DecoderShape, Width
+
 
 @dataclass(frozen=True, kw_only=True)
-class RunSize:
+class RunSize(Width):
     """What every run has in common."""
 
     norm: Literal["pre", "post", "query"] = "pre"
     """LayerNorm as in GPT-2 (pre), as in the paper's single-head model (post), or before queries
     alone, as in its released code (query)."""
-    d_model: int = 64
-    """Width of the residual stream."""
     samples: int = 5000
     """Training sequences."""
     steps: int = 1500
@@ -22,15 +22,9 @@ class RunSize:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunShape(RunSize):
+class RunShape(RunSize, DecoderShape):
     """What every run has in common."""
 
-    n_layers: int = 2
-    """Blocks."""
-    n_heads: int = 1
-    """Attention heads of a block."""
-    d_mlp: int = 128
-    """Neurons of a block."""
     batch_size: int = 256
     """Sequences per step."""
     lr: float = 3e-3

@@ -39,16 +39,6 @@ class SpeedCommand:
     run: Part[RunSize] = field(default_factory=RunSize)
     output: Part[Output] = field(default_factory=Output)
 
-    def preset(self) -> SpeedCommand | None:
-        """The command with the defaults of the paper's setting that it names."""
-        if self.paper is None:
-            return None
-        from interp_compose.papers.complexity.studies.anchors.presets import PRESETS, shape_of
-
-        preset = PRESETS[self.paper]
-        return SpeedCommand(
-            **preset.listed,
-            weight_decay=preset.run.weight_decay,
-            grid=SpeedOptions(seeds=preset.seeds, first_seed=preset.first_seed),
-            run=shape_of(preset.run, RunSize),
-        )
+    def preset(self) -> str | None:
+        """The file of the paper's setting that is named."""
+        return None if self.paper is None else f"speed_{self.paper}"

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from interp_compose._public import public
 from interp_compose.errors import InputError, OptionError
 from interp_compose.papers.complexity.studies.anchors.titles import diverged_runs
-from interp_compose.studies.core.result import StudyResult
+from interp_compose.studies.core.grid import GridResult
 from interp_compose.studies.core.tables import Table
 from interp_compose.studies.core.text import LIMITS, counted, over_seeds, text_table
 
@@ -140,28 +140,13 @@ SAMPLES: Final = Table(
 
 @public
 @dataclass(frozen=True, eq=False, repr=False)
-class FittingSpeed(StudyResult):
+class FittingSpeed(GridResult):
     """How fast models fit data that break the rule; made by :func:`fitting_speed`."""
 
     SCHEMA = (RUNS, PAIRS, SAMPLES)
     TABLES = ("runs", "pairs", "samples")
     RUNS = ("runs/ (history of each)",)
     FIGURES = ("fitting_epochs", "fitting_epochs_by_loss", "fitting_pairs", "violations_roc")
-
-    @classmethod
-    def from_rows(
-        cls,
-        runs: pd.DataFrame,
-        pairs: pd.DataFrame,
-        samples: pd.DataFrame,
-        config: Mapping[str, Any],
-    ) -> FittingSpeed:
-        """A result of rows as :attr:`frame`, :attr:`pairs` and :attr:`samples` describe them.
-
-        Raises:
-            InputError: a column is missing, foreign or of the wrong type, or holds no number.
-        """
-        return cls._checked({"runs": runs, "pairs": pairs, "samples": samples}, config)
 
     @property
     def frame(self) -> pd.DataFrame:

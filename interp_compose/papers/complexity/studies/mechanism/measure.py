@@ -14,12 +14,12 @@ from tqdm.auto import tqdm
 from interp_compose._versions import environment_versions, gathered_versions
 from interp_compose.checks import is_whole
 from interp_compose.errors import CapabilityError, InputError, OptionError
-from interp_compose.papers.complexity.studies.anchors.finished import (
+from interp_compose.papers.complexity.studies.anchors.grid import (
     FinishedPhaseRun,
     chosen,
     finished_runs,
+    setting_of,
 )
-from interp_compose.papers.complexity.studies.anchors.grid import setting_of
 from interp_compose.papers.complexity.studies.anchors.masked_outputs import MODES, circuit_numbers
 from interp_compose.papers.complexity.studies.anchors.phase import SHARES, phase_of
 from interp_compose.papers.complexity.studies.mechanism.options import (

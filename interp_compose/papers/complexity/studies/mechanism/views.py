@@ -11,12 +11,12 @@ from jaxtyping import Float
 
 from interp_compose.papers.complexity.models.small_decoder import SmallDecoderModel
 from interp_compose.papers.complexity.probes.geometry import embedding_geometry
-from interp_compose.papers.complexity.studies.anchors.evaluate import query_neurons
 from interp_compose.papers.complexity.studies.anchors.masked_outputs import (
     Mode,
     key_masked,
     second_anchor_masked,
 )
+from interp_compose.papers.complexity.studies.anchors.run import query_neurons
 from interp_compose.papers.complexity.tasks.anchors import AnchorTask
 from interp_compose.probes.condensation import condensation
 

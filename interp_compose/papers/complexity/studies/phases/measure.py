@@ -5,39 +5,28 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from interp_compose._versions import gathered_versions
+import pandas as pd
+
 from interp_compose.checks import check_unread
 from interp_compose.errors import OptionError
 from interp_compose.papers.complexity.studies.anchors.grid import (
-    GRID,
-    TRAIN,
     WORK,
-    grid_config,
+    anchor_grid,
+    run_of,
     runs_of,
-    trained,
 )
-from interp_compose.papers.complexity.studies.anchors.presets import PRESETS
-from interp_compose.papers.complexity.studies.anchors.run import (
-    CIRCUITS as CIRCUITS_FILE,
-    HISTORY as HISTORY_FILE,
-    PhaseRun,
-)
+from interp_compose.papers.complexity.studies.anchors.run import CIRCUITS, HISTORY, PhaseRun
 from interp_compose.papers.complexity.studies.phases.options import PhasesCommand
-from interp_compose.papers.complexity.studies.phases.result import (
-    CIRCUITS,
-    HISTORY,
-    RUNS,
-    PhaseDiagram,
-)
+from interp_compose.papers.complexity.studies.phases.result import PhaseDiagram
 from interp_compose.runs.files import read_json
-from interp_compose.runs.folder import versions_of
-from interp_compose.studies.core.grid import checked, numbers, run_grid
+from interp_compose.studies.core.grid import Grid, checked, numbers
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.options import GridOptions
+from interp_compose.studies.core.tables import Table
 
 AXES: Final = {"init_rates": "init_rate", "weight_decays": "weight_decay", "seeds": "seed"}
 """What the result calls the axes of its grid, and the fields of a run that they vary."""
@@ -76,6 +65,23 @@ def phase_diagram(
         InputError: ``out`` holds another sweep.
         ModelError: runs failed; the others are kept. Names the first and its log.
     """
+    return _grid(init_rates, weight_decays, options).train(out, options)
+
+
+def run(command: PhasesCommand) -> PhaseDiagram:
+    """The command ``interp-compose phases``."""
+    shape = command.run
+    if shape.clip == math.inf:
+        shape = replace(shape, clip=None)
+    options = PhasesOptions(**vars(command.grid), run=run_of(shape, command.preset()))
+    rates = numbers(command.gammas, "gammas")
+    decays = numbers(command.weight_decays, "weight_decays")
+    return _grid(rates, decays, options).command(command.output, options)
+
+
+def _grid(
+    init_rates: Sequence[float], weight_decays: Sequence[float], options: PhasesOptions
+) -> Grid[PhaseDiagram]:
     base = options.run or PhaseRun()
     axes = {field: axis for axis, field in AXES.items()}
     check_unread("run", base, PhaseRun(), **{**axes, "seed": "first_seed"})
@@ -84,52 +90,20 @@ def phase_diagram(
             "run.hold_out=False leaves no unseen pairs, on which phases depend; "
             "ic.complexity.fitting_speed trains such runs"
         )
-    runs = _runs(base, init_rates, weight_decays, options)
-    folders = trained(WORK, TRAIN, runs, out, options)
-    return _diagram(runs, folders, grid_config("phases", runs, AXES))
-
-
-def _runs(
-    base: PhaseRun,
-    init_rates: Sequence[float],
-    weight_decays: Sequence[float],
-    options: GridOptions,
-) -> list[PhaseRun]:
     decays = checked(weight_decays, "weight_decays")
-    axes = {"weight_decay": decays, "init_rate": checked(init_rates, "init_rates")}
-    return runs_of(base, axes, options)
+    values = {"weight_decay": decays, "init_rate": checked(init_rates, "init_rates")}
+    runs = runs_of(base, values, options)
+    return anchor_grid(PhaseDiagram, "phases", WORK, runs, AXES, _tables, options)
 
 
-def run(command: PhasesCommand) -> PhaseDiagram:
-    """The command ``interp-compose phases``: train what is missing, and write."""
-    rates = numbers(command.gammas, "gammas")
-    decays = numbers(command.weight_decays, "weight_decays")
-    shape = asdict(command.run)
-    base = PhaseRun() if command.paper is None else PRESETS[command.paper].run
-    base = replace(base, **shape | {"clip": None if shape["clip"] == math.inf else shape["clip"]})
-    options = vars(command.grid) | {"run": base}
-    return run_grid(
-        command.output,
-        PhaseDiagram,
-        grid_config("phases", _runs(base, rates, decays, command.grid), AXES),
-        list(AXES),
-        lambda bar: phase_diagram(rates, decays, command.output.out, **options | {"progress": bar}),
-    )
-
-
-def _diagram(
-    runs: Sequence[PhaseRun], folders: Sequence[Path], config: Mapping[str, Any]
-) -> PhaseDiagram:
-    last, history, circuits = [], [], []
-    for run, folder in zip(runs, folders, strict=True):
-        place = {name: getattr(run, name) for name in GRID}
-        rows = [{**place, **row} for row in read_json(folder / HISTORY_FILE)["rows"]]
-        history += rows
-        circuits += [{**place, **row} for row in read_json(folder / CIRCUITS_FILE)]
-        last.append({**rows[-1], "phase": ""})  # the diagram names it
-    tables = ((RUNS, last), (HISTORY, history), (CIRCUITS, circuits))
-    return PhaseDiagram(
-        config=config,
-        frames={table.name: table.of(rows) for table, rows in tables},
-        versions=gathered_versions({folder.name: versions_of(folder) for folder in folders}),
-    )
+def _tables(
+    schema: Sequence[Table], places: Sequence[Mapping[str, Any]], folders: Sequence[Path]
+) -> dict[str, pd.DataFrame]:
+    """Of each run its last look, all looks, and what masks show."""
+    rows: dict[str, list[dict[str, Any]]] = {table.name: [] for table in schema}
+    for place, folder in zip(places, folders, strict=True):
+        history = [{**place, **row} for row in read_json(folder / HISTORY)["rows"]]
+        rows["runs"].append({**history[-1], "phase": ""})  # the diagram names it
+        rows["history"] += history
+        rows["circuits"] += [{**place, **row} for row in read_json(folder / CIRCUITS)]
+    return {table.name: table.of(rows[table.name]) for table in schema}

@@ -28,15 +28,6 @@ class PhasesCommand:
     run: Part[RunShape] = field(default_factory=RunShape)
     output: Part[Output] = field(default_factory=Output)
 
-    def preset(self) -> PhasesCommand | None:
-        """The command with the defaults of the paper's setting that it names."""
-        if self.paper is None:
-            return None
-        from interp_compose.papers.complexity.studies.anchors.presets import PRESETS, shape_of
-
-        preset = PRESETS[self.paper]
-        return PhasesCommand(
-            **preset.listed,
-            grid=GridOptions(seeds=preset.seeds, first_seed=preset.first_seed),
-            run=shape_of(preset.run, RunShape),
-        )
+    def preset(self) -> str | None:
+        """The file of the paper's setting that is named."""
+        return None if self.paper is None else f"phases_{self.paper}"

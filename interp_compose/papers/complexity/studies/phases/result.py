@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pandas as pd
 
@@ -18,7 +17,7 @@ from interp_compose.papers.complexity.studies.anchors.phase import (
     with_phases,
 )
 from interp_compose.papers.complexity.studies.anchors.titles import diverged_runs, mean_of
-from interp_compose.studies.core.result import StudyResult
+from interp_compose.studies.core.grid import GridResult
 from interp_compose.studies.core.tables import Table
 from interp_compose.studies.core.text import LIMITS, counted, over_seeds, text_table
 
@@ -59,29 +58,12 @@ COLUMNS: Final = (
 
 @public
 @dataclass(frozen=True, eq=False, repr=False)
-class PhaseDiagram(StudyResult):
+class PhaseDiagram(GridResult):
     """Where transformers memorise and where they reason; made by :func:`phase_diagram`."""
 
     SCHEMA = (RUNS, HISTORY, CIRCUITS)
     TABLES = ("runs", "history", "circuits")
-    RUNS = ("runs/ (weights and history of each)",)
     FIGURES = ("phase_curve", "phase_map", "phase_bubbles")
-
-    @classmethod
-    def from_rows(
-        cls,
-        runs: pd.DataFrame,
-        history: pd.DataFrame,
-        circuits: pd.DataFrame,
-        config: Mapping[str, Any],
-    ) -> PhaseDiagram:
-        """A diagram of rows as :attr:`frame`, :attr:`history` and :attr:`circuits` describe them.
-
-        Raises:
-            InputError: a column is missing, foreign or of the wrong type, or holds no number.
-        """
-        frames = {"runs": runs, "history": history, "circuits": circuits}
-        return cls._checked(frames, config)
 
     def __post_init__(self) -> None:
         runs = with_phases(self.frames.get("runs"))
