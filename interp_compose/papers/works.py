@@ -19,5 +19,5 @@ WORKS: Final[Mapping[str, str]] = {
     "concept_graphs": f"{COMPLEXITY}.concept_graphs.measure:train",
     "generalise": f"{PACKAGE}.lrf.studies.generalise.measure:train",
     "pretrain": f"{PACKAGE}.cat.studies.pretrain.measure:train",
-    "encoders": f"{PACKAGE}.cat.studies.encoders.run:judge",
+    "encoders": f"{PACKAGE}.cat.studies.encoders.measure:judge",
 }

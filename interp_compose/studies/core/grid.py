@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -59,6 +59,7 @@ class Grid(Generic[R]):
         keep: writes what the runs read into the folder that they share.
         tables: reads the tables of all runs, as :func:`gathered` does from each ``run.json``.
         frames: tables of the result's schema that are not the runs'.
+        versions: of packages with which what the runs open was made, by its name.
     """
 
     result: type[R]
@@ -69,6 +70,7 @@ class Grid(Generic[R]):
     keep: Callable[[Path], object] = lambda out: None
     tables: Tables = lambda schema, places, folders: gathered(schema, places, folders)
     frames: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    versions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def train(self, out: str | os.PathLike[str], execution: Execution) -> R:
         """Train what is missing in ``out``, and make a result of the tables of all runs.
@@ -85,7 +87,9 @@ class Grid(Generic[R]):
         return self.result(
             config=dict(self.config),
             frames={**self.tables(self.result.SCHEMA, places, folders), **self.frames},
-            versions=gathered_versions({folder.name: versions_of(folder) for folder in folders}),
+            versions=gathered_versions(
+                {**{folder.name: versions_of(folder) for folder in folders}, **self.versions}
+            ),
         )
 
     def command(self, output: Output, execution: Execution) -> R:
@@ -110,7 +114,7 @@ class Grid(Generic[R]):
 class GridResult(StudyResult):
     """The tables of all runs of a grid, and those that are computed of them."""
 
-    RUNS = ("runs/ (weights and history of each)",)
+    RUNS: ClassVar[tuple[str, ...]] = ("runs/ (weights and history of each)",)
 
     @classmethod
     def from_runs(
@@ -133,31 +137,6 @@ class GridResult(StudyResult):
         if measured <= self.frames.keys() and not {*self.TABLES} <= self.frames.keys():
             object.__setattr__(self, "frames", {**self.frames, **self.computed()})
         super().__post_init__()
-
-
-def run_grid(
-    output: Output, kind: type[R], config: Mapping[str, Any], axes: Sequence[str], study: Study[R]
-) -> R:
-    """What the command of a grid does: look at the folder, train what is missing, and write.
-
-    Args:
-        output: where.
-        kind: of the result.
-        config: of the result to come.
-        axes: the keys of the config that a later call may hold more values of.
-        study: the work; it is told whether to show a bar.
-
-    Raises:
-        InputError: ``out`` holds another study's result and ``overwrite`` is off.
-    """
-    out, overwrite = output.out, output.overwrite
-    setting = {name: value for name, value in config.items() if name not in axes}
-    check_folder(out, kind, setting, overwrite=overwrite)
-    if not overwrite:
-        check_larger(out, {name: config[name] for name in axes})
-    result = study(not output.quiet)
-    write_result(out, result, overwrite=overwrite, grows=axes)
-    return result
 
 
 def swept(plan: SweepPlan, out: str | os.PathLike[str], execution: Execution) -> tuple[Path, ...]:
@@ -184,7 +163,7 @@ def gathered(
     schema: Sequence[Table], places: Sequence[Mapping[str, Any]], folders: Sequence[Path]
 ) -> dict[str, pd.DataFrame]:
     """The tables of all runs. ``places`` tell them apart; a table has the run's rows of its name,
-    and ``runs`` a row of each.
+    and ``runs``, where there is such a table, how each was trained.
 
     Raises:
         InputError: rows of a run lack a column, as those of an earlier release may.
@@ -192,15 +171,8 @@ def gathered(
     rows: dict[str, list[dict[str, Any]]] = {table.name: [] for table in schema}
     for place, folder in zip(places, folders, strict=True):
         record = read_json(folder / RESULT)
-        losses = record["losses"]
-        measured = {
-            "n_parameters": record["n_parameters"],
-            "steps": len(losses),
-            "step_seconds": record["step_seconds"],
-            "first_loss": losses[0],
-            "last_loss": float(np.mean(losses[-max(1, len(losses) // 20) :])),
-        }
-        rows["runs"].append({**place, **measured, **record.get("inside", {})})
+        if "runs" in rows:
+            rows["runs"].append({**place, **_training(record)})
         for table in schema:
             if table.name == "runs":
                 continue
@@ -214,6 +186,19 @@ def gathered(
                 )
             rows[table.name] += run_rows
     return {table.name: table.of(rows[table.name]) for table in schema}
+
+
+def _training(record: Mapping[str, Any]) -> dict[str, Any]:
+    """How a run was trained, and what is inside its model."""
+    losses = record["losses"]
+    return {
+        "n_parameters": record["n_parameters"],
+        "steps": len(losses),
+        "step_seconds": record["step_seconds"],
+        "first_loss": losses[0],
+        "last_loss": float(np.mean(losses[-max(1, len(losses) // 20) :])),
+        **record.get("inside", {}),
+    }
 
 
 def seeds_of(options: GridOptions) -> range:

@@ -20,7 +20,7 @@ from sklearn.metrics import roc_auc_score
 
 import interp_compose as ic
 from interp_compose.errors import InputError, MissingDataError, ModelError, OptionError
-from interp_compose.papers.cat.studies.encoders import run as run_file
+from interp_compose.papers.cat.studies.encoders import measure as run_file
 from interp_compose.papers.cat.studies.encoders.result import METRICS
 from interp_compose.papers.cat.studies.encoders.tuned import nested
 from interp_compose.papers.cat.studies.encoders.vectors import vectors

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -60,15 +61,14 @@ def classes_of(name: str, task: PairTask) -> LabelledTask:
     return LabelledTask(name, splits, CLASSES)
 
 
-def keep(value: Any, out: Path) -> str:
-    """Write a task into the folder of a study, where it is not there yet; its digest."""
-    digest = digest_of(value)
-    path = _path(out, digest)
-    try:
-        read_signed(path)
-    except CorruptFileError:
-        write_signed(path, value)
-    return digest
+def keep(values: Mapping[str, Any], out: Path) -> None:
+    """Write tasks, by their digests, into the folder of a study, where they are not there yet."""
+    for digest, value in values.items():
+        path = _path(out, digest)
+        try:
+            read_signed(path)
+        except CorruptFileError:
+            write_signed(path, value)
 
 
 def kept_pairs(out: Path, digest: str) -> list[Pair]:

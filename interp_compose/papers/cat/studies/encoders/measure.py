@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from interp_compose._versions import gathered_versions
 from interp_compose.checks import check_names, drawn, is_whole, sample_note
 from interp_compose.errors import InputError, OptionError
+from interp_compose.models.load import load_model
 from interp_compose.models.own_folder import WEIGHTS
-from interp_compose.papers.cat.studies.encoders.cosines import FEWEST, are_apart
+from interp_compose.papers.cat.models.bert import Output
+from interp_compose.papers.cat.models.small_encoder import SmallEncoderModel
+from interp_compose.papers.cat.studies.encoders.cosines import FEWEST, Row, are_apart, cosine_rows
 from interp_compose.papers.cat.studies.encoders.data import (
+    DATA,
     classes_of,
     keep,
+    kept_labelled,
+    kept_pairs,
+    kept_spans,
     labelled_value,
     pairs_value,
     spans_value,
@@ -25,14 +31,14 @@ from interp_compose.papers.cat.studies.encoders.data import (
 from interp_compose.papers.cat.studies.encoders.options import EncodersCommand, EncodersOptions
 from interp_compose.papers.cat.studies.encoders.result import (
     EMBEDDINGS,
+    NOTHING,
     OUTPUTS,
-    SCORES,
     TUNED,
     WORDS,
     EncoderScores,
 )
-from interp_compose.papers.cat.studies.encoders.run import WORK as JUDGED, JudgedRun, note_source
-from interp_compose.papers.cat.studies.encoders.tuned import nested
+from interp_compose.papers.cat.studies.encoders.spans import span_rows
+from interp_compose.papers.cat.studies.encoders.tuned import Tuning, frozen_rows, nested, tuned_rows
 from interp_compose.papers.cat.studies.pretrain.finished import FinishedEncoder, finished_encoders
 from interp_compose.papers.cat.studies.pretrain.measure import PLACE, PretrainingRun
 from interp_compose.papers.cat.tasks.labelled import LabelledTask, check_told_apart
@@ -41,19 +47,22 @@ from interp_compose.papers.cat.tasks.squad import SpanTask, load_squad
 from interp_compose.papers.shared.grid.finished import left_out
 from interp_compose.papers.shared.grid.sequence_run import MODEL
 from interp_compose.papers.works import WORKS
-from interp_compose.runs.files import make_folder, read_json
+from interp_compose.runs.checkpoint import clear_together
+from interp_compose.runs.checksums import digest_of, read_signed, write_signed
+from interp_compose.runs.files import atomic_write, json_bytes, read_json
 from interp_compose.runs.folder import DONE, DONE_KEYS, SweepPlan, versions_of
 from interp_compose.runs.sweep import check_options
-from interp_compose.studies.core.grid import RESULT, run_grid, swept
+from interp_compose.studies.core.grid import RESULT, Grid
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.tasks.load import load_pairs
 from interp_compose.tasks.pairs import PairTask
 from interp_compose.tasks.table import names_of
+from interp_compose.training.loop import trains
 
-JUDGE: Final = WORKS[JUDGED]
-"""The function that judges one."""
-AXES: Final = ("models", "seeds", "tasks", "outputs", "embeddings", "tuned", "shares")
-"""What a later call may have more of."""
+WORK: Final = "encoders"
+"""What a sweep calls these runs."""
+SOURCE: Final = Path(DATA) / "encoders.json"
+"""Where the encoders are that runs open: of a folder that has moved, the next call says so."""
 DEFAULTS: Final = {"frozen": (20, 1e-3), "end-to-end": (4, 1e-4)}
 """Epochs and peak learning rate."""
 Tasks = Mapping[str, PairTask | LabelledTask | SpanTask]
@@ -103,41 +112,141 @@ def encoders(
         CorruptFileError: a run was altered after it was done.
         ModelError: runs failed; the others are kept. Names the first and its log.
     """
+    return _grid(runs, tasks, options).train(out, options)
+
+
+def run(command: EncodersCommand) -> EncoderScores:
+    """The command ``interp-compose encoders``: results (Parquet, CSV), figures as HTML and PNG.
+
+    Raises:
+        InputError: ``out`` is ``runs``, or holds another study's result and ``overwrite`` is off.
+    """
+    output = command.output
+    if output.out.resolve() == command.runs.resolve():
+        raise InputError(
+            f"--out and --runs are both {output.out}; choose another --out, so that the tables of "
+            "the training stay"
+        )
+    options = replace(
+        command.study,
+        models=None if command.models is None else command.models.split(","),
+        outputs=command.outputs.split(","),
+        embeddings=command.embeddings.split(","),
+        tuned=command.tuned.split(","),
+        shares=_shares_of(command.shares),
+    )
+    return _grid(command.runs, tasks_of(command.tasks), options).command(output, options)
+
+
+def _grid(
+    runs: str | os.PathLike[str], tasks: Tasks, options: EncodersOptions
+) -> Grid[EncoderScores]:
     _check(tasks, options)
     opened = _opened(runs, options)
     labelled = _labelled(tasks, options)
     _check_shares(opened, labelled, options.shares)
-    out = make_folder(Path(out).absolute())
-    planned = _planned(opened, labelled, tasks, out, options)
-    note_source(Path(runs), out)
-    folders = swept(SweepPlan(JUDGED, [asdict(run) for run in planned], None, JUDGE), out, options)
-    rows = [row for folder in folders for row in read_json(folder / RESULT)["scores"]]
-    trained = {each.folder.name: versions_of(each.folder) for each in opened}
-    judged = {folder.name: versions_of(folder) for folder in folders}
-    return EncoderScores(
-        config=_config(opened, tasks, options),
-        frames={SCORES.name: SCORES.of(rows)},
-        versions=gathered_versions({**judged, **trained}),
+    values: dict[str, Any] = {}
+
+    def digest_kept(value: Any) -> str:
+        digest = digest_of(value)
+        values[digest] = value
+        return digest
+
+    pairs = {
+        name: digest_kept(pairs_value(task, options.limit))
+        for name, task in tasks.items()
+        if isinstance(task, PairTask)
+    }
+    trained = {name: digest_kept(labelled_value(task)) for name, task in labelled.items()}
+    trained |= {
+        name: digest_kept(spans_value(task.limited(options.limit)))
+        for name, task in tasks.items()
+        if isinstance(task, SpanTask)
+    }
+
+    def keep_all(out: Path) -> None:
+        keep(values, out)
+        write_signed(out / SOURCE, str(Path(runs).absolute()))
+
+    judged = _runs(opened, tasks, pairs, trained, options)
+    return Grid(
+        result=EncoderScores,
+        plan=SweepPlan(WORK, [asdict(run) for run in judged], None, WORKS[WORK]),
+        place=(),  # their rows say it
+        config={
+            "study": WORK,
+            **{name: one for name, one in asdict(opened[0].run).items() if name not in PLACE},
+            "models": list(dict.fromkeys(each.run.model for each in opened)),
+            "seeds": sorted({each.run.seed for each in opened}),
+            "tasks": {name: dict(task.report) for name, task in tasks.items()},
+            "outputs": list(options.outputs),
+            "embeddings": list(options.embeddings),
+            "tuned": list(options.tuned),
+            "shares": list(options.shares),
+            "tuning": {way: _numbers(way, options) for way in DEFAULTS},
+            "limit": options.limit,
+            "sample": sample_note(options.limit),
+            **({} if options.models else left_out(opened)),
+        },
+        axes=("models", "seeds", "tasks", "outputs", "embeddings", "tuned", "shares"),
+        keep=keep_all,
+        versions={each.folder.name: versions_of(each.folder) for each in opened},
     )
 
 
-def _config(opened: Opened, tasks: Tasks, options: EncodersOptions) -> dict[str, Any]:
-    """What a result says of itself."""
-    return {
-        "study": "encoders",
-        **{name: one for name, one in asdict(opened[0].run).items() if name not in PLACE},
-        "models": list(dict.fromkeys(each.run.model for each in opened)),
-        "seeds": sorted({each.run.seed for each in opened}),
-        "tasks": {name: dict(task.report) for name, task in tasks.items()},
-        "outputs": list(options.outputs),
-        "embeddings": list(options.embeddings),
-        "tuned": list(options.tuned),
-        "shares": list(options.shares),
-        "tuning": {way: _numbers(way, options) for way in DEFAULTS},
-        "limit": options.limit,
-        "sample": sample_note(options.limit),
-        **({} if options.models else left_out(opened)),
-    }
+def _runs(
+    opened: Opened,
+    tasks: Tasks,
+    pairs: Mapping[str, str],
+    trained: Mapping[str, str],
+    options: EncodersOptions,
+) -> list[JudgedRun]:
+    """What one reading of the texts serves is one run: all outputs and embeddings of an encoder
+    that stays as it is. ``pairs``, of which there are cosines, and ``trained``, what classifiers
+    are trained on, are digests of tasks."""
+    again = {name: digest for name, digest in pairs.items() if name not in trained}
+    runs: list[JudgedRun] = []
+    for each in opened:
+        files = read_json(each.folder / DONE, DONE_KEYS)["files"]
+        encoder: dict[str, Any] = {
+            "encoder": each.folder.name,
+            "weights": files[f"{MODEL}/{WEIGHTS}"],
+            "model": each.run.model,
+            "seed": each.run.seed,
+        }
+        outputs = _outputs_of(each.run, options)
+        for name, task in tasks.items():
+            if name in pairs:
+                runs.append(
+                    JudgedRun(
+                        **encoder,
+                        task=name,
+                        data=pairs[name],
+                        tuned="no",
+                        outputs=outputs,
+                        embeddings=list(options.embeddings),
+                    )
+                )
+            if name not in trained:
+                continue
+            of_spans = isinstance(task, SpanTask)
+            embeddings = [WORDS] if of_spans else list(options.embeddings)
+            for way, share in product(options.tuned, options.shares):
+                setup: dict[str, Any] = {**encoder, "task": name, "data": trained[name]}
+                setup |= {"tuned": way, "share": float(share), **_numbers(way, options)}
+                if way == "frozen":
+                    runs.append(JudgedRun(**setup, outputs=outputs, embeddings=embeddings))
+                    continue
+                runs += [
+                    JudgedRun(
+                        **setup,
+                        outputs=[output],
+                        embeddings=[embedding],
+                        pairs={} if of_spans else again,
+                    )
+                    for output, embedding in product(outputs, embeddings)
+                ]
+    return runs
 
 
 def _numbers(way: str, options: EncodersOptions) -> dict[str, Any]:
@@ -148,60 +257,6 @@ def _numbers(way: str, options: EncodersOptions) -> dict[str, Any]:
         "lr": lr if options.lr is None else options.lr,
         "batch_size": options.batch_size,
     }
-
-
-def _planned(
-    opened: Opened,
-    classes: Mapping[str, LabelledTask],
-    tasks: Tasks,
-    out: Path,
-    options: EncodersOptions,
-) -> list[JudgedRun]:
-    """The runs, whose tasks are written where they are missing. What one reading of the texts
-    serves is one run: all outputs and embeddings of an encoder that stays as it is."""
-    pairs = {
-        name: keep(pairs_value(task, options.limit), out)
-        for name, task in tasks.items()
-        if isinstance(task, PairTask)
-    }
-    labelled = {name: keep(labelled_value(task), out) for name, task in classes.items()}
-    again = {name: digest for name, digest in pairs.items() if name not in labelled}
-    spans = {
-        name: keep(spans_value(task.limited(options.limit)), out)
-        for name, task in tasks.items()
-        if isinstance(task, SpanTask)
-    }
-    planned: list[JudgedRun] = []
-    for run, folder in ((each.run, each.folder) for each in opened):
-        files = read_json(folder / DONE, DONE_KEYS)["files"]
-        one: dict[str, Any] = {
-            "encoder": folder.name,
-            "weights": files[f"{MODEL}/{WEIGHTS}"],
-            "model": run.model,
-            "seed": run.seed,
-        }
-        full: dict[str, Any] = {
-            "outputs": _outputs_of(run, options),
-            "embeddings": list(options.embeddings),
-        }
-        each = [
-            {"outputs": [output], "embeddings": [embedding], "pairs": again}
-            for output, embedding in product(*full.values())
-        ]
-        words: dict[str, Any] = {**full, "embeddings": [WORDS]}
-        each_words = [{**words, "outputs": [output]} for output in words["outputs"]]
-        for name in tasks:
-            if name in pairs:
-                setup: dict[str, Any] = {"task": name, "data": pairs[name], "tuned": "no"}
-                planned.append(JudgedRun(**one, **setup, **full))
-            trained = {**labelled, **spans}
-            for way, share in product(options.tuned if name in trained else (), options.shares):
-                setup = {"task": name, "data": trained[name], "tuned": way, "share": float(share)}
-                setup |= _numbers(way, options)
-                at_once, parts = (words, each_words) if name in spans else (full, each)
-                readings: list[dict[str, Any]] = [at_once] if way == "frozen" else parts
-                planned += [JudgedRun(**one, **setup, **reading) for reading in readings]
-    return planned
 
 
 def _labelled(tasks: Tasks, options: EncodersOptions) -> dict[str, LabelledTask]:
@@ -308,37 +363,68 @@ def _shares_of(text: str) -> list[float]:
         ) from error
 
 
-def run(command: EncodersCommand) -> EncoderScores:
-    """The command ``interp-compose encoders``: results (Parquet, CSV), figures as HTML and PNG.
+@dataclass(frozen=True, kw_only=True)
+class JudgedRun:
+    """Everything that decides a run."""
 
-    Raises:
-        InputError: ``out`` is ``runs``, or holds another study's result and ``overwrite`` is off.
-    """
-    output = command.output
-    if output.out.resolve() == command.runs.resolve():
-        raise InputError(
-            f"--out and --runs are both {output.out}; choose another --out, so that the tables of "
-            "the training stay"
-        )
-    options = replace(
-        command.study,
-        models=None if command.models is None else command.models.split(","),
-        outputs=command.outputs.split(","),
-        embeddings=command.embeddings.split(","),
-        tuned=command.tuned.split(","),
-        shares=_shares_of(command.shares),
-    )
-    tasks = tasks_of(command.tasks)
-    _check(tasks, options)
-    opened = _opened(command.runs, options)
-    _check_shares(opened, _labelled(tasks, options), options.shares)
-    config = _config(opened, tasks, options)
-    return run_grid(
-        output,
-        EncoderScores,
-        config,
-        AXES,
-        lambda bar: encoders(
-            command.runs, tasks, output.out, **vars(replace(options, progress=bar))
-        ),
-    )
+    encoder: str
+    """The folder's name among the runs of `pretrain`."""
+    weights: str
+    """Digest of its weights."""
+    model: str
+    seed: int
+    task: str
+    data: str
+    """Digest of the task, kept beside the runs."""
+    tuned: str
+    outputs: Sequence[str]
+    embeddings: Sequence[str]
+    share: float = 0.0
+    """Of the training split; 0 where nothing is trained."""
+    epochs: int = 0
+    lr: float = 0.0
+    batch_size: int = 0
+    pairs: Mapping[str, str] = field(default_factory=dict)
+    """Tasks of pairs whose cosines are measured again after training, with their digests."""
+
+    def rows(self, out: Path, folder: Path) -> Iterator[Row]:
+        """What is measured, of a study in ``out``."""
+        path = Path(read_signed(out / SOURCE)) / "runs" / self.encoder / MODEL
+        model = load_model(str(path))
+        assert isinstance(model, SmallEncoderModel)
+        place = {"model": self.model, "seed": self.seed, "tuned": self.tuned, "share": self.share}
+        place |= {"trained_on": NOTHING if self.tuned == "no" else self.task}
+        task_rows: Iterator[Row] | list[Row]
+        tuning = Tuning(self.epochs, self.lr, self.batch_size, self.seed)
+        if self.tuned == "no":
+            pairs = kept_pairs(out, self.data)
+            task_rows = cosine_rows(model, pairs, self.outputs, self.embeddings)
+        elif list(self.embeddings) == [WORDS]:
+            spans = kept_spans(out, self.data, self.task)
+            checkpoint_folder = folder if self.tuned == "end-to-end" else None
+            task_rows = span_rows(model, spans, self.outputs, self.share, tuning, checkpoint_folder)
+        else:
+            task = kept_labelled(out, self.data, self.task)
+            if self.tuned == "frozen":
+                settings = (self.outputs, self.embeddings, self.share, tuning)
+                task_rows = frozen_rows(model, task, *settings)
+            else:
+                output, embedding = cast(Output, self.outputs[0]), self.embeddings[0]
+                task_rows = tuned_rows(model, task, output, embedding, self.share, tuning, folder)
+        for row in task_rows:
+            yield {**place, "task": self.task, **row}
+        for name, digest in self.pairs.items():
+            pairs = kept_pairs(out, digest)
+            for row in cosine_rows(model, pairs, self.outputs, self.embeddings):
+                yield {**place, "task": name, **row}
+
+
+@trains
+def judge(config: Mapping[str, Any], folder: Path) -> None:
+    """The rows of a run into its folder."""
+    run = JudgedRun(**config)
+    rows = list(run.rows(folder.parents[1], folder))
+    for row in rows:
+        row["value"] = None if row["value"] != row["value"] else row["value"]  # JSON has no NaN
+    atomic_write(folder / RESULT, json_bytes({"run": asdict(run), "scores": rows}))
+    clear_together([folder])

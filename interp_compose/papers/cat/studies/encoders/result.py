@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pandas as pd
 
 from interp_compose._public import public
+from interp_compose.papers.cat.studies.pretrain.result import told_of_models
 from interp_compose.papers.shared.grid.shares import differences_of_readings, summary_of
-from interp_compose.studies.core.result import StudyResult
+from interp_compose.studies.core.grid import GridResult
 from interp_compose.studies.core.tables import Table
 from interp_compose.studies.core.text import LIMITS, counted, listed, most_apart, spans, text_table
 
@@ -47,10 +48,31 @@ SCORES: Final = Table(
     rules=("not (value < -1 or value > 1)", "n > 0", "0 <= n_cut <= n", "0 <= share <= 1"),
 )
 
+TITLES: Final = {
+    "pearson": "Pearson's r with people's ratings",
+    "spearman": "Spearman's ρ with people's ratings",
+    "auc": "area under the ROC curve",
+    "accuracy": "accuracy of a classifier",
+    "matthews": "Matthews' correlation of a classifier",
+    "f1": "F1 of a classifier",
+    "exact_match": "answers that are right (exact match)",
+    "token_f1": "F1 of an answer's words",
+}
+TASKS: Final = {"bird": "BiRD", "paws-qqp": "PAWS-QQP", "sst": "SST", "squad": "SQuAD"}
+"""Names of data sets in titles."""
+READINGS: Final = {
+    "cont": "cont: contextual",
+    "comp": "comp: composed",
+    "mix": "mix: both",
+    "mirror": "mirror: “a b” with “b a”",
+    "cls": "cls: [CLS]",
+}
+"""What a subtitle says of outputs, subsets and embeddings."""
+
 
 @public
 @dataclass(frozen=True, eq=False, repr=False)
-class EncoderScores(StudyResult):
+class EncoderScores(GridResult):
     """Pre-trained encoders on texts and pairs of them, seed by seed; made by :func:`encoders`."""
 
     SCHEMA = (SCORES,)
@@ -70,18 +92,17 @@ class EncoderScores(StudyResult):
         """
         return cls._checked(frames, config)
 
-    def __post_init__(self) -> None:
-        if "scores" in self.frames and "summary" not in self.frames:
-            scores = self.frames["scores"]
-            place = ["model", "output", *MEASURE]
-            known = scores["value"].notna().groupby([scores[one] for one in place]).transform("all")
-            first = " ".join(scores[["model", "output"]].iloc[0])
-            computed = {
-                "summary": summary_of(scores[known], place, least=-1.0),
-                "differences": differences_of_readings(scores[known], first, MEASURE, ["task"]),
-            }
-            object.__setattr__(self, "frames", {**self.frames, **computed})
-        super().__post_init__()
+    def computed(self) -> dict[str, pd.DataFrame]:
+        """The means over seeds, and how models and outputs differ, of values that all seeds
+        have."""
+        scores = self.frames["scores"]
+        place = ["model", "output", *MEASURE]
+        known = scores["value"].notna().groupby([scores[one] for one in place]).transform("all")
+        first = " ".join(scores[["model", "output"]].iloc[0])
+        return {
+            "summary": summary_of(scores[known], place, least=-1.0),
+            "differences": differences_of_readings(scores[known], first, MEASURE, ["task"]),
+        }
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -165,10 +186,62 @@ class EncoderScores(StudyResult):
 
     def figures(self) -> dict[str, ChartFigure]:
         """Each metric by model and output."""
-        from interp_compose.papers.cat.studies.encoders.figures import scores_figure
-
         return {
             f"encoders_{metric}": scores_figure(self.frame, metric, self.config)
             for metric in METRICS
             if (self.frame["metric"] == metric).any()
         }
+
+
+def _training(row: pd.Series) -> str:
+    """How the encoder, or a classifier of it, was trained, where it was and that is not the usual:
+    like ", end-to-end, 50 %", or ", tuned on PAWS-QQP" of another task."""
+    if row["tuned"] == "no":
+        return ""
+    share = "" if row["share"] == 1 else f", {100 * row['share']:g} %"
+    if row["trained_on"] == row["task"]:
+        return f", {row['tuned']}{share}"
+    return f", tuned on {TASKS.get(row['trained_on'], row['trained_on'])}{share}"
+
+
+def scores_figure(summary: pd.DataFrame, metric: str, config: Mapping[str, Any]) -> ChartFigure:
+    """The mean over seeds, bars from the smallest to the largest, of each model and output; a
+    colour for each task, subset and embedding."""
+    from interp_compose.papers.shared.grid.figures import (
+        BARS,
+        beside,
+        by_value,
+        n_seeds,
+        of_several,
+        seed_lines,
+        unjoined,
+    )
+    from interp_compose.plots.chart import Chart, Panel, subtitle_of
+    from interp_compose.plots.interactive import draw
+
+    rows = summary[summary["metric"] == metric]
+    readings = list(dict.fromkeys(rows["model"] + "\n" + rows["output"]))
+    place = (rows["model"] + "\n" + rows["output"]).map(readings.index).astype(float)
+    has_several = rows["task"].nunique() > 1
+    named = rows["subset"] + ", " + rows["embedding"] + rows.apply(_training, axis=1)
+    titles = rows["task"].map(lambda task: TASKS.get(task, task))
+    named = titles + ": " + named if has_several else named
+    placed = rows.assign(place=place + beside(named), name=named)
+    tasks = ", ".join(dict.fromkeys(titles))
+    shown = {*rows["output"], *rows["subset"], *rows["embedding"]}
+    notes = (
+        str(config.get("sample", "")).removeprefix(", "),
+        *told_of_models(dict.fromkeys(rows["model"])),
+        *(note for name, note in READINGS.items() if name in shown),
+    )
+    return draw(
+        Chart(
+            title=f"{tasks}: {TITLES[metric]}",
+            subtitle=subtitle_of(n_seeds(config), *of_several(config, BARS), *notes),
+            x_title="",
+            y_title=TITLES[metric],
+            y_is_share=metric in ("accuracy", "exact_match"),
+            panels=[Panel(seed_lines(unjoined(by_value(placed, "name")), "place"), [])],
+            categories=readings,
+        )
+    )
