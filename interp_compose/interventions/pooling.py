@@ -168,7 +168,7 @@ def poolings_of(
         raise OptionError(f"pooling={pooling!r}: expected a sequence such as ('mean', 'max')")
     names = [how if isinstance(how, str) else _function_name(how) for how in several]
     if len(set(names)) != len(names):
-        raise OptionError(f"pooling={names} names a protocol twice; name each once")
+        raise OptionError(f"pooling={names} names a pooling twice; name each once")
     for how in several:
         check_own_pooling(how, model)
     return dict(zip(names, cast("list[How | OwnPooling]", several), strict=True))

@@ -24,12 +24,12 @@ SMALL_MODEL = 10_000_000
 class Steps(Settings):
     """How long a model is trained, and at which learning rate."""
 
+    lr: float = 1e-3
+    """Peak learning rate."""
     epochs: int = 3
     """Passes over the training data, at most."""
     max_steps: int | None = None
     """Stop after so many optimiser steps; the schedule ends there."""
-    lr: float = 1e-3
-    """Peak learning rate."""
     warmup_steps: int = 500
     """Steps of linear warm-up; at most a tenth of all."""
 
@@ -55,7 +55,7 @@ class InParts(Settings):
 
 
 @public
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrainConfig(InParts, Optimisation, lr=6e-5):
     """AdamW with a warm-up and a schedule.
 

@@ -93,7 +93,7 @@ def test_what_is_no_pooling_is_refused_before_any_work(
         return vectors[0] + vectors[2]
 
     for pooling, message in (
-        ([my_mean, other], r"\['my_mean', 'my_mean'\] names a protocol twice"),
+        ([my_mean, other], r"\['my_mean', 'my_mean'\] names a pooling twice"),
         (lambda vectors: vectors[0], "a function with the name '<lambda>'"),
         (torch.mean, "the name 'mean'"),
         (partial(torch.mean, dim=0), "no name, by which results"),

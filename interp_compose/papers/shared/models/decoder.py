@@ -34,7 +34,7 @@ MAX_PARAMETERS: Final = 2**31
 
 
 @public
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DecoderConfig(DecoderShape):
     """The shape of a small decoder; the default is the one of the phase diagram.
 
