@@ -17,6 +17,7 @@ from interp_compose.errors import (
     InputError,
     InterventionError,
     LayerError,
+    OptionError,
 )
 from interp_compose.interventions.pool_at import pool_at
 from interp_compose.models.lens_model import LensModel
@@ -72,6 +73,10 @@ LONG = "zzzz"
          {"carma": CarmaConfig(layers=(5, 7))}),
         (InterventionError, "mi_weight and stability_weight are both 0", [], None,
          {"carma": CarmaConfig(mi_weight=0.0, stability_weight=0.0)}),
+        (OptionError, "checkpoint_every=2 without a folder", [], None,
+         {"config": replace(QUICK, checkpoint_every=2)}),
+        (OptionError, "evaluate_every=2 looks at the validation split, .* is empty", [], None,
+         {"config": replace(QUICK, evaluate_every=2)}),
         (InputError, "is no folder and cannot be made one", [], None, {"folder": __file__}),
     ],
 )  # fmt: skip

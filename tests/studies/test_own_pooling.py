@@ -108,3 +108,28 @@ def test_what_is_no_pooling_is_refused_before_any_work(
             measured(study, model, examples, pooling=pooling)
     with pytest.raises(InterventionError, match="under 'my_mean'.*pooling functions of your own"):
         measured(study, model, examples, pooling=my_mean, resume=tmp_path / "batches")
+
+
+def test_two_functions_of_one_name_are_not_taken_for_the_same(
+    model: LensModel, examples: list[Example]
+) -> None:
+    def other(vectors: Tensor) -> Tensor:
+        return vectors[0]
+
+    other.__name__ = "my_mean"
+    one, another = (
+        measured("cap", model, examples, pooling=how, layers=[1]) for how in (my_mean, other)
+    )
+    with pytest.warns(UserWarning, match="'my_mean' is another function in each: the code is not"):
+        one.differences_from(another)
+
+
+def test_examples_that_repeat_are_said(model: LensModel, examples: list[Example]) -> None:
+    note = "1 of them repeat an earlier one: intervals and tests count each as one of its own"
+    for study in (ic.cap_curve, ic.ablation_curve):
+        once = study(model, examples, layers=[1], progress=False)
+        twice = study(model, [*examples, examples[0]], layers=[1], progress=False)
+        assert "repeated" not in once.config
+        assert twice.config["repeated"] == 1
+        assert any(note in one for one in twice.notes)
+        assert note in twice.summary()

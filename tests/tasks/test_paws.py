@@ -52,6 +52,7 @@ GARBLED = [
     ("2\tc\td\t", "has no score and no label"),
     ("2\tc\t \t1", "has ' ' as its text2; give a text"),
     ("2\tc\td", "has 3 columns where the header has 4"),
+    ("2\tb'c'\tb\"d\"\t1", "holds texts as Python writes bytes, such as b'c', .* decode them"),
     ("2\ta b\tb a\t1", "repeats the pair of line 2, but its label is 1 and not 0; correct one"),
 ]
 

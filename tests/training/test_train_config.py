@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, get_type_hints
 
 import pytest
 
 from interp_compose.errors import OptionError
-from interp_compose.training.config import TrainConfig
+from interp_compose.studies.core.keywords import descriptions
+from interp_compose.training.carma import CarmaConfig
+from interp_compose.training.config import Optimisation, TrainConfig
 
 
 @pytest.mark.parametrize(
@@ -108,3 +110,34 @@ def test_without_warm_up_the_inverse_root_falls_from_the_first_step() -> None:
 def test_it_is_json_and_can_be_replaced() -> None:
     config = replace(TrainConfig(), seed=3)
     assert TrainConfig(**json.loads(json.dumps(asdict(config)))) == config
+
+
+@pytest.mark.parametrize("schedule", ["constant", "inverse_sqrt"])
+def test_a_final_rate_of_a_schedule_that_has_no_end_is_refused(schedule: Any) -> None:
+    with pytest.raises(OptionError, match="final_lr=0.001 has no meaning for schedule="):
+        TrainConfig(schedule=schedule, final_lr=1e-3)
+    for ends in ("linear", "cosine"):
+        assert TrainConfig(schedule=ends, final_lr=1e-3).lr_at(99, 100) > 0
+
+
+@pytest.mark.parametrize("given", [{"temperature": 0.9}, {"negatives": 1}])
+def test_settings_of_a_loss_that_is_left_out_are_refused(given: dict[str, Any]) -> None:
+    (name,) = given
+    with pytest.raises(OptionError, match=f"{name}=.* has no meaning for mi_weight=0"):
+        CarmaConfig(mi_weight=0.0, **given)
+    assert CarmaConfig(**given).mi_weight > 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Long(Optimisation, epochs=24):
+    pass
+
+
+def test_a_subclass_of_settings_changes_defaults_and_declares_nothing() -> None:
+    assert (Long().epochs, Long().lr, Optimisation().epochs) == (24, Optimisation().lr, 3)
+    assert descriptions(Long)["epochs"] == descriptions(Optimisation)["epochs"] != ""
+    assert get_type_hints(Long)["epochs"] is int
+    with pytest.raises(TypeError, match="no base of it declares 'epoch'"):
+
+        class Misspelt(Optimisation, epoch=2):
+            pass
