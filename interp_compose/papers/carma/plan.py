@@ -60,7 +60,7 @@ class CompareOptions(Execution):
     """Of both trainings; by default :meth:`TrainConfig.suggested`. Its seed is given by
     ``seeds``."""
     synonyms: str | Path | SynonymSource = "auto"
-    """A source, or what :func:`.synonyms.synonym_source` takes."""
+    """A source, or what :func:`.synonyms.load.synonym_source` takes."""
     rates: Sequence[float] = (0.25, 0.4)
     """Shares of the words of each prompt's own text (not the template's) that are replaced; texts
     with too few words that have a synonym fall short, and the result's table "doses" says by how

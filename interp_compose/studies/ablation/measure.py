@@ -313,7 +313,7 @@ def prepare_any(
 
     Raises:
         InputError: some texts and some examples; bare texts with a list of labels or with
-            answers of several tokens; see :func:`.prepared.prepare` for what else.
+            answers of several tokens; see :func:`.inputs.prepare` for what else.
     """
     rows: list[Any] = list(examples)
     bare = [isinstance(row, str) for row in rows]

@@ -1,6 +1,6 @@
 """What studies are asked: options, each declared once, for the API and for the command line.
 
-A study's options are a dataclass of its ``options.py``. :func:`.study.study` makes them the
+A study's options are a dataclass of its ``options.py``. :func:`.keywords.keywords` makes them the
 keywords of its public function, and a command is such a dataclass with the parts below: where the
 model, the data and the output are. Nothing heavy is imported here.
 """

@@ -311,7 +311,7 @@ def shifted_from_hub(name: str, *, data_dir: str | Path | None = None) -> Labell
     ``nyu-mll/multi_nli``. Of ``"paws-swap"`` the pairs of PAWS-Wiki are
     ``google-research-datasets/paws`` (``labeled_swap``); PAWS-QQP, whose licence keeps it from the
     hub, is read from files. What is drawn at random depends on the order of rows: it need not be
-    what :func:`.load.load_labelled` draws of files.
+    what :func:`.load_labelled.load_labelled` draws of files.
 
     Args:
         name: one of these four.
