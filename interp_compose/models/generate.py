@@ -58,7 +58,7 @@ READ_BY_CALLS: Final = ("output_attentions", "output_hidden_states")
 
 
 @dataclass(frozen=True)
-class Prompt:
+class GrowingPrompt:
     """The prompt of the texts that a generation has grown so far.
 
     Attributes:
@@ -80,18 +80,18 @@ class Prompt:
         return torch.nn.functional.pad(of_row, (0, length - of_prompt.shape[1]), value=fill)
 
 
-_PROMPTS: WeakKeyDictionary[BaseModel, Prompt] = WeakKeyDictionary()
+_PROMPTS: WeakKeyDictionary[BaseModel, GrowingPrompt] = WeakKeyDictionary()
 _CACHES: WeakKeyDictionary[BaseModel, bool] = WeakKeyDictionary()
 _WARNED: set[str] = set()
 
 
-def prompt_of(model: BaseModel) -> Prompt | None:
+def prompt_of(model: BaseModel) -> GrowingPrompt | None:
     """The prompt, while a call of a generation is running; None in a call of its own."""
     return _PROMPTS.get(model)
 
 
 @contextmanager
-def growing(model: BaseModel, prompt: Prompt) -> Iterator[None]:
+def growing(model: BaseModel, prompt: GrowingPrompt) -> Iterator[None]:
     """Calls go on from ``prompt`` for the length of a ``with`` block."""
     outer = _PROMPTS.get(model)
     _PROMPTS[model] = prompt
@@ -124,7 +124,7 @@ def generated(
         stated.pop("max_length", None)  # Hugging Face gives way to max_new_tokens as well
     _check(model, tokens, mask, max_new_tokens, {**stated, **options})
     # 2. All but the last new token are read again, so that this many find room.
-    prompt = Prompt(tokens, mask)
+    prompt = GrowingPrompt(tokens, mask)
     given, real = _seen_by_hugging_face(model, prompt)
     limit = model.n_ctx - int(real.sum(dim=1).max()) + 1
     if max_new_tokens > limit:
@@ -262,7 +262,7 @@ def _compared(model: BaseModel, module: Any) -> Outcome:
     return compared(model, torch.stack(out.logits), torch.stack(called))
 
 
-def _as_function(model: BaseModel, prompt: Prompt, n_given: int) -> Any:
+def _as_function(model: BaseModel, prompt: GrowingPrompt, n_given: int) -> Any:
     from interp_compose.models.hugging_face_generation import ModelAsFunction
 
     shift = model.d_vocab_source if len(model.stacks) > 1 else 0
@@ -281,7 +281,7 @@ def _as_function(model: BaseModel, prompt: Prompt, n_given: int) -> Any:
 
 
 def _seen_by_hugging_face(
-    model: BaseModel, prompt: Prompt
+    model: BaseModel, prompt: GrowingPrompt
 ) -> tuple[Int[Tensor, "batch given"], Bool[Tensor, "batch given"]]:
     """What new tokens are appended to, and where it is real: of an encoder–decoder, the target."""
     real = prompt.mask.bool()
@@ -375,7 +375,7 @@ def _config(model: BaseModel, options: Mapping[str, Any]) -> tuple[Any, dict[str
 
 def _texts(
     model: BaseModel,
-    prompt: Prompt,
+    prompt: GrowingPrompt,
     out: Int[Tensor, "row grown"],
     n_given: int,
     config: Any,

@@ -29,7 +29,7 @@ Value = TypeVar("Value")
 
 
 @dataclass
-class Record:
+class Computation:
     """Of one computation of a checkpointed block: the edits that acted, and what they looked up in
     the call of the model, which is over when the block is computed again."""
 
@@ -37,7 +37,7 @@ class Record:
     kept: dict[Hashable, Any] = field(default_factory=dict)
 
 
-_RECORDS: list[Record] = []
+_RECORDS: list[Computation] = []
 """Of the checkpointed blocks that are running now, the innermost last."""
 
 
@@ -102,12 +102,12 @@ def recalled(key: Hashable, look_up: Callable[[], Value]) -> Value:
 
 
 def _both_computations() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-    first = Record()
+    first = Computation()
     return _recording(first), _same_as(first)
 
 
 @contextmanager
-def _recording(record: Record) -> Iterator[None]:
+def _recording(record: Computation) -> Iterator[None]:
     _RECORDS.append(record)
     try:
         yield
@@ -116,9 +116,9 @@ def _recording(record: Record) -> Iterator[None]:
 
 
 @contextmanager
-def _same_as(first: Record) -> Iterator[None]:
+def _same_as(first: Computation) -> Iterator[None]:
     closed = [what for what, still_open in first.acted.values() if not still_open()]
-    again = Record(kept=first.kept)
+    again = Computation(kept=first.kept)
     try:
         if not closed:
             with _recording(again):

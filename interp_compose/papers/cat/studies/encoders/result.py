@@ -58,7 +58,7 @@ TITLES: Final = {
     "exact_match": "answers that are right (exact match)",
     "token_f1": "F1 of an answer's words",
 }
-TASKS: Final = {"bird": "BiRD", "paws-qqp": "PAWS-QQP", "sst": "SST", "squad": "SQuAD"}
+TASK_TITLES: Final = {"bird": "BiRD", "paws-qqp": "PAWS-QQP", "sst": "SST", "squad": "SQuAD"}
 """Names of data sets in titles."""
 READINGS: Final = {
     "cont": "cont: contextual",
@@ -201,7 +201,7 @@ def _training(row: pd.Series) -> str:
     share = "" if row["share"] == 1 else f", {100 * row['share']:g} %"
     if row["trained_on"] == row["task"]:
         return f", {row['tuned']}{share}"
-    return f", tuned on {TASKS.get(row['trained_on'], row['trained_on'])}{share}"
+    return f", tuned on {TASK_TITLES.get(row['trained_on'], row['trained_on'])}{share}"
 
 
 def scores_figure(summary: pd.DataFrame, metric: str, config: Mapping[str, Any]) -> ChartFigure:
@@ -224,7 +224,7 @@ def scores_figure(summary: pd.DataFrame, metric: str, config: Mapping[str, Any])
     place = (rows["model"] + "\n" + rows["output"]).map(readings.index).astype(float)
     has_several = rows["task"].nunique() > 1
     named = rows["subset"] + ", " + rows["embedding"] + rows.apply(_training, axis=1)
-    titles = rows["task"].map(lambda task: TASKS.get(task, task))
+    titles = rows["task"].map(lambda task: TASK_TITLES.get(task, task))
     named = titles + ": " + named if has_several else named
     placed = rows.assign(place=place + beside(named), name=named)
     tasks = ", ".join(dict.fromkeys(titles))
