@@ -81,7 +81,8 @@ ABOUT: Final = f"""How, and where, does a transformer compose meaning?
 
 {LISTED}
 
-Each command has its own help: interp-compose cap --help. Also: interp-compose --version, and
+Each command has its own help: interp-compose cap --help, and reads options from a TOML file with
+--config FILE; those of the command line go before. Also: interp-compose --version, and
 interp-compose --tyro-print-completion bash (zsh, tcsh), which prints a script for the shell."""
 RENAMED: Final = {"complexity": "phases", "probe": "weights"}
 """Commands by what they were called before; still understood."""
@@ -185,13 +186,12 @@ def _parsed(argv: Sequence[str]) -> Any:
             registry=READABLE,
         )
     kind = options_of(name)
-    given = list(argv[1:])
+    given = _with_configs(argv[1:])
     if name in COMMANDS and not any(word.partition("=")[0] == "--out" for word in given):
         given = ["--out", f"out/{name}", *given]
     if {"-h", "--help"} & {*given}:
         _wrap_help(kind)
     prog = f"interp-compose {name}"  # suggestions for a misspelt option are then its own options
-    given = _with_configs(given)
     command: Any = tyro.cli(kind, prog=prog, args=given, registry=READABLE)
     preset = command.preset() if hasattr(command, "preset") else None
     if preset is None:
@@ -227,15 +227,17 @@ def _stated_in(path: Path) -> list[str]:
 
 
 def _as_options(stated: Mapping[str, Any]) -> list[str]:
-    """Options as TOML states them: ``d-mlp = 512``, ``overwrite = true``, a list of several."""
+    """Options as TOML states them: ``d-mlp = 512``, ``overwrite = true``, ``gammas = [0.5, 0.7]``.
+    Names may have underscores, as in Python."""
     options: list[str] = []
-    for name, value in stated.items():
+    for stated_name, value in stated.items():
+        name = stated_name.replace("_", "-")
         if isinstance(value, bool):
             options.append(f"--{name}" if value else f"--no-{name}")
         else:
             values = value if isinstance(value, list) else [value]
             options += [f"--{name}", *map(str, values)]
-    return options
+    return _lists(options)
 
 
 def options_of(name: str) -> Any:

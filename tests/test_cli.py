@@ -107,6 +107,28 @@ def test_lists_by_commas_and_by_blanks(given: str, read: str) -> None:
     assert cli._lists(given.split()) == read.split()
 
 
+def test_options_from_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, other = tmp_path / "a.toml", tmp_path / "b.toml"
+    file.write_text(
+        'gammas = [0.5, 0.7]\nn_layers = 3\nlr = 3e-4\nout = "there"\nquiet = true\n',
+        encoding="utf-8",
+    )
+    other.write_text('n-layers = 5\nschedule = "constant"\n', encoding="utf-8")
+    command = cli._parsed(["text-phases", "--config", str(file), "--lr", "0.1"])
+    assert (command.gammas, command.run.n_layers, command.run.lr) == ("0.5,0.7", 3, 0.1)
+    assert (command.output.out, command.output.quiet) == (Path("there"), True)
+    both = ["--config", str(file), f"--config={other}"]
+    of_both = cli._parsed(["text-phases", *both, "--paper"]).run  # before the paper's setting
+    assert (of_both.n_layers, of_both.schedule, of_both.d_model) == (5, "constant", 1024)
+    for text, message in (("n-layers = ", "expected a TOML file"), ("layer = 3", "--layer")):
+        file.write_text(text, encoding="utf-8")
+        with pytest.raises(SystemExit, match="2"):
+            cli._parsed(["text-phases", "--config", str(file)])
+        assert message in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        cli._parsed(["text-phases", "--config", str(tmp_path / "none.toml")])
+
+
 def test_similarity_has_no_model_by_default(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main(["similarity", "--task", "bird"])
