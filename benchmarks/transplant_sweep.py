@@ -133,13 +133,13 @@ def compare(model: LensModel, work: PreparedTransplant, repeats: int) -> dict[st
             model.run_with_hooks(batch.tokens, hooks, attention_mask=batch.mask)
 
     cells = model.n_layers * 3 * 4
-    works = {"study": torch.no_grad()(lambda: work.rows(pairs)), "hooked": hooked}
-    times: dict[str, list[float]] = {name: [] for name in works}
+    passes = {"study": lambda: work.rows(pairs), "hooked": hooked}
+    times: dict[str, list[float]] = {name: [] for name in passes}
     clock = core_seconds if on_one_core(model.device) else seconds
     with torch.no_grad():
         for turn in range(repeats + 1):
-            for name, work in works.items():
-                taken = clock(lambda work=work: synchronised(work, model.device))
+            for name, one in passes.items():
+                taken = clock(lambda one=one: synchronised(one, model.device))
                 if turn:  # the first one warms up
                     times[name].append(taken)
     turns = zip(times["study"], times["hooked"], strict=True)

@@ -86,7 +86,12 @@ def labelled(curves: Mapping[str, R] | Sequence[R]) -> dict[str, R]:
 
 def drawn(examples: Sequence[T], limit: int | None, seed: int = 0) -> tuple[T, ...]:
     """So many examples at most, drawn at random, in their order: the first of a file are no sample
-    of it (SST's are sorted by label)."""
+    of it (SST's are sorted by label).
+
+    Raises:
+        OptionError: a limit below 1.
+    """
+    check_limit(limit)
     if limit is None:
         return tuple(examples)
     chosen = Random(seed).sample(range(len(examples)), min(limit, len(examples)))

@@ -394,14 +394,6 @@ def hook(activation: torch.Tensor, hook: Any) -> None:
     """Sees, and leaves what it sees."""
 
 
-def wrapper(inner: Any, tokens: Any, mask: Any, read: Any) -> Any:
-    return inner(tokens, mask, read)
-
-
-def prepare(tokens: Any, mask: Any) -> Any:
-    return contextlib.nullcontext()
-
-
 class Pass:
     """An edit of attention that changes nothing."""
 
@@ -469,8 +461,6 @@ def calls_of_a_model(kind: str) -> Iterator[Call]:
     yield method("capture", **given, names_filter=lambda: [POINT], grad=lambda: False)
     yield method("run_with_hooks", **given, fwd_hooks=hooks)
     yield block("hooks", fwd_hooks=hooks)
-    yield block("around", wrapper=lambda: wrapper)
-    yield block("preparing", prepare=lambda: prepare)
     yield block("editing_attention", edits=lambda: {0: Pass()})
     yield method("resid_pre", **given, layer=lambda: 1)
     yield method("run_blocks", resid=resid, start=lambda: 0, stop=lambda: 1, **streams)

@@ -166,7 +166,7 @@ def test_more_sizes_of_a_task_join_what_was_kept_of_it() -> None:
     later call adds to it."""
     asked = TaskPhasesOptions(seeds=5, sizes=[100])
     task = ic.load_sequences("scan-turn-left")
-    config = measure._config(task, measure._runs(task, [0.5], [0.01], asked, None), None)
+    config = measure._grid(task, [0.5], [0.01], asked).config
     before = read("task_phases_scan_turn_left")
     run = before["runs"][0] | {"size": 100, "init_rate": 0.5, "weight_decay": 0.01}
     row = before["accuracy"][0] | {"size": 100, "init_rate": 0.5, "weight_decay": 0.01}

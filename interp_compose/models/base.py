@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from interp_compose._public import public
 from interp_compose.errors import (
     CapabilityError,
     InputError,
@@ -52,6 +53,7 @@ class Streams:
     prefix: Prefix | None = None
 
 
+@public
 class BaseModel(Wrapped):
     """Layers, positions and tokens of a model, and its runs under the blocks that are open.
 
