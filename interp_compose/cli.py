@@ -232,6 +232,8 @@ def _as_options(stated: Mapping[str, Any]) -> list[str]:
     options: list[str] = []
     for stated_name, value in stated.items():
         name = stated_name.replace("_", "-")
+        if {f"--{name}", f"--no-{name}"} & {*options}:
+            raise ValueError(f"{name} is stated twice")
         if isinstance(value, bool):
             options.append(f"--{name}" if value else f"--no-{name}")
         else:

@@ -85,7 +85,9 @@ class CallPositions:
 
     A call through the model's own surface is announced by :meth:`of_call`. Of one that bypasses it
     (``model.lens.generate``) only the shape is known: numbers and tensors then count the prompt,
-    tokens that are generated later are none of them, and padding is ignored.
+    which is the first call's, tokens that are generated later are none of them, and padding is
+    ignored. A prompt whose later pieces have one token each cannot be told from a generation, nor
+    drafts that come with a prompt: count from the start there, or call the model's own generate.
 
     ``chosen``: whether any call so far had such a position.
     """

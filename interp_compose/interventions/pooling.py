@@ -108,20 +108,23 @@ def shuffled_groups(
 ) -> list[int]:
     """The same unit sizes at random places: pooling that ignores where words begin and end.
 
-    Specials (-1) stay where they are and, with ``keep_last``, the last unit, from which a model
-    predicts the next token. Seeded by ``(seed, example)``, so that an example is shuffled alike in
-    any batch.
+    Specials (-1) stay where they are, and units on their side of them; with ``keep_last``, the last
+    unit as well, from which a model predicts the next token. Seeded by ``(seed, example)``, so that
+    an example is shuffled alike in any batch.
     """
     ids = np.asarray(groups)
-    pooled = ids[ids >= 0]  # [token], without specials
-    if pooled.size == 0:
+    places = np.flatnonzero(ids >= 0)
+    if places.size == 0:
         return list(groups)
-    sizes = np.bincount(pooled - pooled.min())  # [group]: tokens of each
-    moved = len(sizes) - int(keep_last)
-    sizes[:moved] = np.random.default_rng([seed, example]).permutation(sizes[:moved])
-    shuffled = np.repeat(np.arange(len(sizes)), sizes)  # [token]: the unit of each
-    out = ids.copy()
-    out[ids >= 0] = shuffled
+    generator, out, n_units = np.random.default_rng([seed, example]), ids.copy(), 0
+    # Stretches of tokens without a special between them: one, but where a text has its own.
+    stretches = np.split(places, np.flatnonzero(np.diff(places) > 1) + 1)
+    for stretch in stretches:
+        sizes = np.bincount(ids[stretch] - ids[stretch].min())  # [group]: tokens of each
+        moved = len(sizes) - int(keep_last and stretch is stretches[-1])
+        sizes[:moved] = generator.permutation(sizes[:moved])
+        out[stretch] = n_units + np.repeat(np.arange(len(sizes)), sizes)  # [token]: its unit
+        n_units += len(sizes)
     return [int(unit) for unit in out]
 
 

@@ -123,7 +123,7 @@ def tokenize_prompts(
     (:func:`.constituents.tree_spans`), and who parses (:func:`.parsers.parse_spans`); without a
     parser the examples' own trees are read.
 
-    Special tokens, those that the text itself has included, are in no unit.
+    Special tokens are in no unit; nor are those that the text itself has, but inside given spans.
 
     Raises ``OptionError`` for an unknown unit or an option of another unit, ``PromptError`` for
     an empty prompt, ``SpanError`` for missing or impossible spans, ``AlignmentError`` where
@@ -166,10 +166,11 @@ def tokenize_prompts(
         ends = np.cumsum(encoded.counts).tolist()
         for prompt, low, high in zip(axis.prompts, [0, *ends], ends, strict=False):
             of_prompt = groups[low:high]
-            if encoded.written[low:high].any():
+            if unit != "span" and encoded.written[low:high].any():
                 of_prompt = np.where(encoded.written[low:high], -1, of_prompt)
-                _, numbers = np.unique(of_prompt, return_inverse=True)
-                of_prompt = numbers - 1  # 0, 1, … again: -1 is among them, as the smallest
+                # 0, 1, … again; a unit that such a token divides is two.
+                begins = (np.diff(of_prompt, prepend=-1) != 0) & (of_prompt >= 0)
+                of_prompt = np.where(of_prompt >= 0, np.cumsum(begins) - 1, -1)
             out.append(TokenizedPrompt(prompt, encoded.ids[low:high], of_prompt, offsets[low:high]))
     return out
 

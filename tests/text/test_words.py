@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
+import torch
 from transformers import ByT5Tokenizer
 
 from interp_compose.errors import (
@@ -15,6 +16,7 @@ from interp_compose.errors import (
     PromptError,
     SpanError,
 )
+from interp_compose.interventions.pooling import PooledLayout, shuffled_groups
 from interp_compose.text.units import TokenizedPrompt, Unit, tokenize_prompts
 from interp_compose.types import Example, Span
 
@@ -145,6 +147,12 @@ def test_a_special_token_of_the_text_itself_is_in_no_unit(bpe: Any, unit: Any) -
         assert sum(special) == 2  # the tokenizer's own, and this one
         assert [group == -1 for group in prompt.groups.tolist()] == special
         assert sorted({*prompt.groups.tolist()}) == list(range(-1, prompt.n_groups))
+        for seed in range(8):
+            shuffled = shuffled_groups(prompt.groups.tolist(), seed=seed, example=0)
+            layout = PooledLayout.from_groups(
+                torch.tensor([shuffled]), torch.ones(1, len(shuffled)).long()
+            )
+            assert layout.n_positions == len({*shuffled}) - 1 + sum(special)
 
 
 def test_a_special_token_that_the_tokenizer_adds_as_well_is_refused(bpe: Any) -> None:
