@@ -65,7 +65,7 @@ GROUPS: Final = {
     "saved results": ("plot", "compare"),
 }
 """Of commands, in the order of the help."""
-OF_TASKS: Final = {"concept-graphs": "concept-graphs", "text": "text-phases"}
+COMMANDS_OF_TASKS: Final = {"concept-graphs": "concept-graphs", "text": "text-phases"}
 """Tasks of ``phases --task`` that have a command of their own, and that command."""
 BY_BLANKS: Final = (
     *("--layers", "--pooling", "--carma-layers", "--stability-layers", "--seeds", "--format"),
@@ -291,7 +291,7 @@ def _of_a_task(options: Sequence[str]) -> list[str]:
         name, is_whole, task = word.partition("=")
         if name != "--task":
             continue
-        command = OF_TASKS.get(task if is_whole else "".join(options[i + 1 : i + 2]))
+        command = COMMANDS_OF_TASKS.get(task if is_whole else "".join(options[i + 1 : i + 2]))
         if command is not None:
             rest = options[i + 1 :] if is_whole else options[i + 2 :]
             return [command, *options[:i], *rest]

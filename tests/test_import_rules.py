@@ -176,3 +176,35 @@ def test_each_lens_class_is_imported_in_one_file(words: tuple[str, ...], only: s
         if "import" in line and "transformer_lens" in line and any(w in line for w in words)
     }
     assert importing == only
+
+
+def _circles() -> list[set[str]]:
+    """Files that import each other, by whatever way, those for type checkers and late ones
+    included."""
+    files = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in FILES}
+    imports = {
+        name: {each for one in _imports(path) for each in (one, one.rpartition(".")[0])} & {*files}
+        for name, path in files.items()
+    }
+    reached = {name: {*found} for name, found in imports.items()}
+    grown = True
+    while grown:
+        more = {
+            name: set().union(to, *(reached[one] for one in to)) for name, to in reached.items()
+        }
+        grown, reached = more != reached, more
+    circles = {
+        frozenset(one for one in to if name in reached[one])
+        for name, to in reached.items()
+        if name in to
+    }
+    return [set(circle) for circle in circles]
+
+
+def test_no_more_files_import_each_other_than_a_result_and_its_pages() -> None:
+    circles = sorted(sorted(circle) for circle in _circles())
+    assert circles, "of a result and its page there is one"
+    assert all(len(circle) <= 3 for circle in circles), circles
+    assert not any(
+        one.startswith(("models.", "interventions.")) for each in circles for one in each
+    )

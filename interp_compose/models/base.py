@@ -137,7 +137,7 @@ class BaseModel(Wrapped):
     ) -> Float[Tensor, "batch _ width"]:
         return self._read(self._resid_pre(tokens, self.n_layers, attention_mask), read)
 
-    def _of_call(
+    def _run_forward(
         self, tokens: Int[Tensor, "batch pos"], mask: Int[Tensor, "batch pos"], read: Read
     ) -> Float[Tensor, "batch _ width"]:
         return self._forward(tokens, mask, read=read)
@@ -311,7 +311,7 @@ class BaseModel(Wrapped):
         _check_read(read)
         tokens, mask = self._checked(tokens, attention_mask)
         with self._read_by_name(tokens), self._own_run():
-            return self.open_blocks.call(self._of_call, tokens, mask, read)
+            return self.open_blocks.call(self._run_forward, tokens, mask, read)
 
     def resid_pre(
         self,

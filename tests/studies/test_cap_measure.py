@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from interp_compose.errors import (
     PromptError,
     SpanError,
 )
+from interp_compose.interventions import pooling_sweep
 from interp_compose.interventions.pool_at import pool_at
 from interp_compose.interventions.pooling import shuffled_groups
 from interp_compose.models.lens_model import LensModel
@@ -264,3 +267,23 @@ def test_half_precision_runs_and_stays_near(tokenizer: Any, examples: list[Examp
     rough = quiet(load_model(half, tokenizer=tokenizer), examples)
     error = (exact.outcomes["target_logprob"] - rough.outcomes["target_logprob"]).abs()
     assert 0 < error.max() < 0.35  # 3 layers of bf16, log-probabilities around -4
+
+
+def test_the_walk_from_the_call_to_the_arithmetic_is_the_one_in_the_docs(
+    model: LensModel, examples: list[Example], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walks: list[list[str]] = []
+    real = pooling_sweep.pool_groups
+
+    def noted(*args: Any, **options: Any) -> Any:
+        frames = (frame for frame in inspect.stack() if "/interp_compose/" in frame.filename)
+        walks.append([frame.function for frame in frames][::-1])
+        return real(*args, **options)
+
+    monkeypatch.setattr(pooling_sweep, "pool_groups", noted)
+    cap_curve(model, examples, layers=[1], progress=False)
+    assert walks[0] == ["called", "cap_curve", "measured", "rows", "sweep"]
+    page = (Path(__file__).parents[2] / "docs" / "contributing.md").read_text(encoding="utf-8")
+    table = page[page.index("| step | file |") : page.index("A model is in three files")]
+    steps = [table.index(f"{name}`") for name in [*walks[0][1:], "pool_groups"]]
+    assert steps == sorted(steps)

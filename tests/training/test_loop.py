@@ -128,7 +128,7 @@ def test_the_given_model_and_the_users_randomness_stay(training: bool) -> None:
 def test_one_forward_and_one_backward_pass_for_each_part(monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny()
     calls = {"forward": 0, "backward": 0}
-    forward, backward = LensModel._of_call, torch.Tensor.backward
+    forward, backward = LensModel._run_forward, torch.Tensor.backward
 
     def count_forward(self: LensModel, *args: Any) -> Any:
         calls["forward"] += self.training
@@ -138,7 +138,7 @@ def test_one_forward_and_one_backward_pass_for_each_part(monkeypatch: pytest.Mon
         calls["backward"] += 1
         backward(self, *args, **kwargs)
 
-    monkeypatch.setattr(LensModel, "_of_call", count_forward)
+    monkeypatch.setattr(LensModel, "_run_forward", count_forward)
     monkeypatch.setattr(torch.Tensor, "backward", count_backward)
     train(model, replace(BASE, accumulate=2), carma=CARMA)
     assert calls == {"forward": 16, "backward": 16}  # 8 steps of two parts

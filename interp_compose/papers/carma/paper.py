@@ -15,7 +15,7 @@ PRINTED: Final = Table(
     "table int, label str, task str, version str, rate float null, metric str, printed str, "
     "value float, note str",
 )
-PAPERS_NAMES: Final = {"idm": "idm", "sst": "sc", "sc": "sc"}
+NAMES_IN_PAPER: Final = {"idm": "idm", "sst": "sc", "sc": "sc"}
 """Our tasks on the paper's data, and what the paper calls them. The shipped miniatures are other
 data, and have no counterpart."""
 
@@ -56,7 +56,7 @@ def paper_numbers_for(model_name: str, task: str, n_layers: int | None = None) -
         if short_name in (model.label.lower(), _last_part(model.hub_name))
         and n_layers in (None, model.n_layers)
     }
-    rows = frame["label"].isin(labels) & (frame["task"] == PAPERS_NAMES.get(task))
+    rows = frame["label"].isin(labels) & (frame["task"] == NAMES_IN_PAPER.get(task))
     return frame[rows].reset_index(drop=True)
 
 

@@ -31,7 +31,6 @@ from interp_compose.studies.core.tables import Table
 
 R = TypeVar("R", bound=StudyResult)
 ResultT = TypeVar("ResultT", bound="GridResult")
-Study = Callable[[bool], R]
 Tables = Callable[
     [Sequence[Table], Sequence[Mapping[str, Any]], Sequence[Path]], Mapping[str, pd.DataFrame]
 ]
