@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from inspect import unwrap
 from numbers import Integral
+from types import FrameType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -80,14 +83,36 @@ def _n_cached(argument: Any) -> int:
     return 0 if past is None else int(past.shape[1])
 
 
+def _in_pieces() -> str | None:
+    """The option by which the running generate of Hugging Face's, if there is one, gives a model
+    something other than the whole prompt first.
+
+    The modules see shapes alone, in which a last piece of one token is like a token that was
+    generated, so that the call itself is read.
+    """
+    from transformers import GenerationMixin
+
+    generate = unwrap(GenerationMixin.generate).__code__
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code is not generate:
+        frame = frame.f_back
+    if frame is None:
+        return None
+    config, options = frame.f_locals.get("generation_config"), frame.f_locals.get("kwargs", {})
+    for name in ("prefill_chunk_size", "prompt_lookup_num_tokens", "assistant_early_exit"):
+        if getattr(config, name, None) is not None or options.get(name) is not None:
+            return name
+    return None if frame.f_locals.get("assistant_model") is None else "assistant_model"
+
+
 class CallPositions:
     """``positions`` (see :mod:`.select`) as flags, found anew in each call.
 
     A call through the model's own surface is announced by :meth:`of_call`. Of one that bypasses it
     (``model.lens.generate``) only the shape is known: numbers and tensors then count the prompt,
     which is the first call's, tokens that are generated later are none of them, and padding is
-    ignored. A prompt whose later pieces have one token each cannot be told from a generation, nor
-    drafts that come with a prompt: count from the start there, or call the model's own generate.
+    ignored. Numbers from the end are refused where Hugging Face's generate fills a prompt in pieces
+    or adds drafts to it; whoever calls the module piece by piece makes the first piece the prompt.
 
     ``chosen``: whether any call so far had such a position.
     """
@@ -257,6 +282,13 @@ class CallPositions:
                 f"{self.name}={positions!r} are words, and the wrapped model was called directly; "
                 "call the model that load_model returned, model(…) or model.generate(…), or pass "
                 "numbers."
+            )
+        option = _in_pieces() if self.from_the_end else None
+        if option is not None:
+            raise InterventionError(
+                f"{self.name}={positions!r} count from the end, and the wrapped model generates "
+                f"with {option}, so that its first call ends elsewhere than the prompt. Count from "
+                "the start, leave the option out, or call model.generate(…)."
             )
         # One position more than in the call before: maybe the same text with a new token.
         grown = self._prompt is not None and length == self._prompt.shape[1] + 1

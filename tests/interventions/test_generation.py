@@ -234,16 +234,34 @@ def test_positions_of_a_cache_that_is_gone_on_from_by_several_tokens(what: str) 
     assert_clean(model)
 
 
+def gone_on(module: Any) -> None:
+    """A prompt of four tokens, and two more at once."""
+    cache = module(TOKENS[:1, :4], use_cache=True).past_key_values
+    module(TOKENS[:1, 4:6], past_key_values=cache)
+
+
 @torch.no_grad()
 def test_the_end_of_a_prompt_in_chunks_is_not_guessed() -> None:
     model = shared("Llama")
     chunks: dict[str, Any] = {"prefill_chunk_size": 4, "max_new_tokens": 3, "do_sample": False}
     module: Any = model.lens.original_model
-    with (
-        pytest.raises(InterventionError, match=r"keys=\[-3\] count from the end, and .* in chunks"),
-        mask_attention(model, keys=[-3]),
+    last = TOKENS.shape[1] - 1  # the second piece is one token, as one that was generated is
+    for option in (
+        {"prefill_chunk_size": 4},
+        {"prefill_chunk_size": last},
+        {"prefill_chunk_size": 1},
     ):
-        module.generate(TOKENS[:1], **chunks)
+        refused = r"keys=\[-3\] count from the end, .* generates with prefill_chunk_size"
+        with pytest.raises(InterventionError, match=refused), mask_attention(model, keys=[-3]):
+            module.generate(TOKENS[:1], **{**chunks, **option})
+    with (
+        pytest.raises(InterventionError, match=r"positions=\[-1\] .* prompt_lookup_num_tokens"),
+        mask_residual(model, positions=[-1]),
+    ):
+        module.generate(TOKENS[:1], max_new_tokens=3, prompt_lookup_num_tokens=3)
+    refused = r"keys=\[-3\] count from the end, and .* in chunks"  # by hand
+    with pytest.raises(InterventionError, match=refused), mask_attention(model, keys=[-3]):
+        gone_on(module)
     with mask_attention(model, keys=[2]):
         whole = module.generate(TOKENS[:1], **{**chunks, "prefill_chunk_size": None})
     with mask_attention(model, keys=[2]):
