@@ -1,7 +1,7 @@
 """What a CAP sweep costs, in clean forward passes.
 
 Run with ``python -m benchmarks.cap_sweep`` (``--device cuda`` on a GPU; ``--quick`` for a look).
-A GPT-2-small shape with random weights, 12 start layers, protocols mean, max and sum, on WordNet
+A GPT-2-small shape with random weights, 12 start layers, poolings mean, max and sum, on WordNet
 definitions in the inverse dictionary's prompt: a batch of 16 of like length, as in a long run. In
 one run, turn about:
 
@@ -12,7 +12,7 @@ sweep
 whole
     the same without the clean run's keys and values: streams run from their first position on;
 hooked
-    36 forward passes, each with one hook that pools one layer by one protocol.
+    36 forward passes, each with one hook that pools one layer in one way.
 
 On one thread of a CPU, times are processor time. The *floor* is the sweep's operation count over
 the clean pass's, by multiplications: every block that a stream has to go through, from its first
@@ -188,7 +188,7 @@ def synchronised(work: Callable[[], None], device: torch.device) -> None:
 def hooked_passes(
     model: LensModel, batch: PromptBatch, items: Sequence[PreparedExample], layers: Sequence[int]
 ) -> None:
-    """The obvious way: one full forward pass per layer and protocol."""
+    """The obvious way: one full forward pass per layer and pooling."""
     units = batch.layout([item.prompt.groups for item in items]).of_token
     for layer in layers:
         for how in POOLINGS:

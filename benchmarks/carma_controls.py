@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.carma_controls out/carma-idm`` loads every run's weights, measures its CAP
 curve with the controls `last` (each word's last token alone) and `shuffled` (spans of the same
-sizes at random places), and pairs CARMA and plain fine-tuning by seed, protocol and layer.
+sizes at random places), and pairs CARMA and plain fine-tuning by seed, pooling and layer.
 """
 
 from __future__ import annotations

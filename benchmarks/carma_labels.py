@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def measured(model: Any, task: Any, version: str, seed: int) -> list[dict[str, Any]]:
-    """Per cent right under both, without intervention and by layer (mean of the protocols)."""
+    """Per cent right under both, without intervention and by layer (mean of the poolings)."""
     rows = []
     for answers in ("vocabulary", "labels"):
         curve = ic.cap_curve(

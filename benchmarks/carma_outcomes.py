@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def gain_by_layer(values: pd.DataFrame) -> dict[str, dict[str, float | int]]:
-    """CARMA minus plain fine-tuning under CAP, mean of the protocols, in percentage points.
+    """CARMA minus plain fine-tuning under CAP, mean of the poolings, in percentage points.
 
     ``mean`` is its mean over all layers, ``slope`` its least-squares slope in points per layer,
     ``early_minus_late`` the gain at the first layer minus that at the last; each is taken per seed

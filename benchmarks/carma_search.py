@@ -60,7 +60,7 @@ SETTINGS: Mapping[str, CarmaConfig] = {
     "both, layers 1-3, λ 0.3": CarmaConfig(weight=0.3, layers=(1, 3), **BOTH),
 }
 CLAIMS = ("accuracy", "cap", "consist_syn")
-"""The paper's: accuracy kept or raised, CAP accuracy raised (the mean over protocols and layers),
+"""The paper's: accuracy kept or raised, CAP accuracy raised (the mean over poolings and layers),
 consistency under synonyms raised (at 25 %)."""
 
 

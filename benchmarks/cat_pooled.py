@@ -2,7 +2,7 @@
 
 The finished runs of ``interp-compose pretrain``: agreement with people on BiRD where words are
 pooled at each layer, beside keeping one token of each word, pooling spans of the same sizes at
-random places, and the model untouched; and of every matrix, codebooks and modules of composition
+random places, and the clean model; and of every matrix, codebooks and modules of composition
 included, stable rank and condensation. BiRD is read from ``INTERP_COMPOSE_TEST_DATA``::
 
     python -m benchmarks.cat_pooled out/pretrain
@@ -41,7 +41,7 @@ MATRIX: Final = [
 
 
 def pooled(one: FinishedEncoder, pairs: Sequence[ic.Pair]) -> pd.DataFrame:
-    """Agreement by output, embedding, protocol and layer."""
+    """Agreement by output, embedding, pooling and layer."""
     model, parts = one.model(), []
     for output in model.lens.outputs:
         for embedding in EMBEDDINGS:
@@ -76,19 +76,19 @@ def over_seeds(
 
 def picture(means: pd.DataFrame, n_seeds: int) -> ChartFigure:
     """Pearson's r by layer, a panel for each embedding and a line for each output; across, r of
-    the model untouched."""
+    the clean model."""
     rows = means[(means["subset"] == "all") & (means["pooling"] == "mean")]
     rows = rows.assign(reading=rows["model"] + " " + rows["output"])
     curves, clean = (rows[rows["measure"] == name] for name in ("pearson", "clean_pearson"))
     panels = []
     for embedding, title in EMBEDDINGS.items():
-        own, untouched = (one[one["embedding"] == embedding] for one in (curves, clean))
+        own, clean_rows = (one[one["embedding"] == embedding] for one in (curves, clean))
         lines = lines_of(
             by_value(own, "reading", curves), "layer", "mean", "smallest", "largest", n="n_seeds"
         )
         levels = [
             Level("", float(of["mean"].iloc[0]), replace(style, dash="dot"))
-            for _, style, of in by_value(untouched, "reading", curves)
+            for _, style, of in by_value(clean_rows, "reading", curves)
         ]
         panels.append(Panel(lines, levels, title))
     return draw(

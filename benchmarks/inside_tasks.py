@@ -11,7 +11,7 @@ asked of the models that reason, or do not, on sequences: of every run with the 
   (CAP, collapse mode),
 - and the stable rank of W_Q of each layer.
 
-Beside the last two stands what is right untouched of the sequences that have such tokens or
+Beside the last two stands what the clean model gets right of the sequences that have such tokens or
 phrases. A token is right if it is predicted from the target's own tokens before it. Sequences are
 samples of those that the rules tell apart: sums in which both numbers and their sum have as many
 digits as the largest number to add, and all commands.

@@ -4,7 +4,7 @@ Run with ``python -m benchmarks.similarity``: all-MiniLM-L6-v2 (the package gt-a
 the ``dev`` extra), BiRD and PAWS-QQP under ``INTERP_COMPOSE_TEST_DATA``. In one run, turn about:
 
 study
-    ``similarity_curve`` on BiRD's 1627 bigram pairs, 5 protocols at 6 layers, everything from
+    ``similarity_curve`` on BiRD's 1627 bigram pairs, 5 poolings at 6 layers, everything from
     texts to correlations with their intervals;
 sweep
     of that, the passes alone: from token ids to cosines, without planning and statistics;
@@ -14,7 +14,7 @@ distinct
 pairs
     the same over both texts of every pair as they come, which is what a loop over pairs does.
 
-The study's own way to a cell needs 105 block passes per text and protocol set on 3 positions, a
+The study's own way to a cell needs 105 block passes per text and pooling set on 3 positions, a
 hooked pass 180 on about 4: by operations alone the ratio to ``distinct`` is near 2.1.
 
 Then, once: the area under the ROC curve by layer on PAWS-QQP, for phrase and word units.
@@ -119,7 +119,7 @@ def bird(model: LensModel, pairs: Sequence[ic.Pair], repeats: int) -> dict[str, 
 
 @torch.no_grad()
 def hooked(model: LensModel, texts: Sequence[PreparedText]) -> None:
-    """The obvious way: one full forward pass per layer and protocol."""
+    """The obvious way: one full forward pass per layer and pooling."""
     reading = embedding_reader(model, "mean")
     batches = []
     for start in range(0, len(texts), BATCH):
@@ -157,7 +157,7 @@ def paws(model: LensModel, pairs: Sequence[ic.Pair]) -> dict[str, Any]:
 
 
 def table(curve: SimilarityCurve) -> list[dict[str, Any]]:
-    """Every cell with its interval, and the untouched model."""
+    """Every cell with its interval, and the clean model."""
     metrics = [f"{m}{end}" for m in curve.metrics for end in ("", "_low", "_high")]
     columns = ["subset", "pooling", "layer", *metrics, *(f"clean_{name}" for name in metrics)]
     return plain_rows(curve.frame[columns])

@@ -13,7 +13,7 @@ HEADS: Final = ["", "theirs", "ours", "theirs over ours"]
 def cap() -> Table:
     """Heads and rows: predictions compared, and times by their batch."""
     found = read("authors")["cap"]
-    what = f"{found['prompts']} prompts, {found['n_layer']} layers, three protocols"
+    what = f"{found['prompts']} prompts, {found['n_layer']} layers, three poolings"
     rows = [_row(f"{what}, their batch of {n}", found[f"batch_{n}"], "theirs") for n in (8, 1)]
     low, high = found["batch_8"]["hooked_ratio_range"]
     same = f"{low:.2g} to {high:.2g} times ours on the model as it is loaded"

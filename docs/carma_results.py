@@ -10,7 +10,7 @@ from docs.measured import Table, read
 TASKS = ("mini-idm", "mini-sst")
 CLAIMS = {
     "accuracy": "accuracy",
-    "cap": "CAP, all layers and protocols",
+    "cap": "CAP, all layers and poolings",
     "consist_syn": "ConsistSyn, 25 %",
 }
 
@@ -55,7 +55,7 @@ def watched(task: str) -> Table:
     names = {"stable_rank": "stable rank", "mean_abs_cosine": "condensation"}
     rows = []
     for row in read(f"carma_watched_{task.replace('-', '_')}")["differences"]:
-        at = "untouched" if row["layer"] < 0 else f"layer {row['layer']}"
+        at = "clean" if row["layer"] < 0 else f"layer {row['layer']}"
         is_share = row["measure"] == "cap"
         scale, digits = (100, 1) if is_share else (1, 4 if row["start"] < 1 else 2)
         start, ft, carma = (f"{scale * row[key]:.{digits}f}" for key in ("start", "ft", "carma"))
@@ -107,8 +107,8 @@ def stability(task: str) -> Table:
     return ["95 % intervals over seeds", "original", "FT", "CARMA"], list(rows.values())
 
 
-def protocols(task: str) -> Table:
-    """Heads and rows: CARMA minus plain fine-tuning at each layer, by protocol."""
+def poolings(task: str) -> Table:
+    """Heads and rows: CARMA minus plain fine-tuning at each layer, by pooling."""
     poolings = ("mean", "max", "sum")
     found = {
         (row["layer"], row["pooling"]): _gain(row) + (" *" if _sure(row) else "")

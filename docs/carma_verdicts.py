@@ -180,7 +180,7 @@ def _shapes() -> Found:
         return float(np.corrcoef(first, second)[0, 1])
 
     text = per_task(lambda task: f"r = {r(task):.3f}")
-    text = f"correlation over layers and protocols{BREAK}{text}"
+    text = f"correlation over layers and poolings{BREAK}{text}"
     return text, judged(REPRODUCED, min(r(task) for task in TASKS) > 0.9)
 
 

@@ -202,7 +202,7 @@ def shared_codes(name: str) -> Table:
 
 
 def words_pooled(name: str, embedding: str) -> Table:
-    """A row per model, output and subset of pairs: Pearson's r with people's ratings, untouched
+    """A row per model, output and subset of pairs: Pearson's r with people's ratings, clean
     and with words pooled by their mean at each layer, over seeds."""
     cells: dict[tuple[str, str, str], dict[int, Row]] = {}
     clean: dict[tuple[str, str, str], Row] = {}
@@ -218,7 +218,7 @@ def words_pooled(name: str, embedding: str) -> Table:
         [*place, *(_exists(row) for row in (clean[place], *(own[layer] for layer in layers)))]
         for place, own in cells.items()
     ]
-    return ["model", "output", "pairs", "untouched", *map(str, layers)], table
+    return ["model", "output", "pairs", "clean", *map(str, layers)], table
 
 
 def _exists(row: Row) -> str:

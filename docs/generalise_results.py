@@ -197,9 +197,9 @@ def read_out(earlier: int) -> str:
 
 
 def pooled(name: str) -> Table:
-    """A row per model and split: of the sequences that are right untouched, the share that is right
-    with phrases pooled, and with as many tokens at random places; of each layer that all models
-    have."""
+    """A row per model and split: of the sequences that the clean model gets right, the share that
+    is right with phrases pooled, and with as many tokens at random places; of each layer that all
+    models have."""
     found = [row for row in read(name)["cap"] if row["split"] in ("train", "test")]
     models = list(dict.fromkeys((row["model"], row["split"]) for row in found))
     layers = min(max(row["layer"] for row in found if row["model"] == one) for one, _ in models) + 1

@@ -171,8 +171,8 @@ def carma_stability() -> str:
 
 
 def carma_protocols() -> str:
-    """CARMA's gain under CAP, by task, layer and protocol."""
-    return _per_task(carma_results.protocols)
+    """CARMA's gain under CAP, by task, layer and pooling."""
+    return _per_task(carma_results.poolings)
 
 
 def carma_representations() -> str:

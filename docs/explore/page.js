@@ -177,7 +177,7 @@ class Page {
     ];
     byId("numbers").replaceChildren(
       element("caption", {}, "Asked for: ", element("b", { textContent: this.answer })),
-      row("th", "", "untouched", "now"),
+      row("th", "", "clean", "now"),
       ...rows.map(([name, of]) => row("td", name, of(whole), of(now))),
     );
   }

@@ -29,7 +29,7 @@ Mode = Literal["collapse", "broadcast"]
 
 
 @dataclass(frozen=True)
-class Protocol:
+class SweptPooling:
     """One way to pool: a name for the results, a pooling function, and the batch's layout."""
 
     name: str
@@ -48,10 +48,10 @@ def with_controls(
 
 def with_layouts(
     poolings: Mapping[str, How | OwnPooling], units: PooledLayout, shuffled: PooledLayout
-) -> list[Protocol]:
+) -> list[SweptPooling]:
     """Poolings over ``units``; ``"shuffled"`` over ``shuffled``."""
     return [
-        Protocol(name, how, shuffled if name == "shuffled" else units)
+        SweptPooling(name, how, shuffled if name == "shuffled" else units)
         for name, how in poolings.items()
     ]
 
@@ -61,7 +61,7 @@ def sweep(
     resid: Callable[[int], Float[Tensor, "batch pos _"]],
     attention_mask: Int[Tensor, "batch pos"],
     token_positions: Int[Tensor, "batch pos"],
-    poolings: Sequence[Protocol],
+    poolings: Sequence[SweptPooling],
     layers: Sequence[int],
     finish: Finish,
     *,
@@ -129,7 +129,7 @@ def sweep(
 def _shared(
     kept: Kept,
     attention_mask: Int[Tensor, "batch pos"],
-    poolings: Sequence[Protocol],
+    poolings: Sequence[SweptPooling],
     mode: Mode,
     n_read: int,
 ) -> Shared:

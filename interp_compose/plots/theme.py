@@ -73,7 +73,7 @@ OWN_STYLES: Final = (Style(SKY, "cross"), Style(ORANGE, "star"), Style(PURPLE, "
 """Of poolings that are functions of the user's."""
 
 CLEAN_STYLE: Final = Style(INK, "circle", width=1.3)
-"""Of the untouched model's level."""
+"""Of the clean model's level."""
 
 COMPARISON_STYLES: Final = (
     Style(BLUE, "circle"),

@@ -13,7 +13,7 @@ import interp_compose as ic
 from interp_compose.errors import CapabilityError, InterventionError, LayerError, OptionError
 from interp_compose.interventions.pool_at import pool_at
 from interp_compose.interventions.pooling import HOW, How, PooledLayout
-from interp_compose.interventions.pooling_sweep import Mode, Protocol, sweep
+from interp_compose.interventions.pooling_sweep import Mode, SweptPooling, sweep
 from interp_compose.interventions.streams import capture_kept, resumed
 from interp_compose.models.base import Streams
 from interp_compose.models.lens_model import LensModel
@@ -155,7 +155,7 @@ def test_only_what_comes_before_the_first_change_is_read_from_the_clean_run() ->
             lambda layer: resid["blocks.1.hook_resid_pre"],
             mask,
             model.positions(tokens, mask),
-            [Protocol("mean", "mean", layout)],
+            [SweptPooling("mean", "mean", layout)],
             [1],
             lambda streams, layer, row: resumed(model, streams, layer)[:, -1],
             kept=kept,
@@ -209,7 +209,7 @@ def test_what_is_not_run_again_changes_rounding_alone(
             lambda layer: resid[f"blocks.{layer}.hook_resid_pre"],
             mask,
             model.positions(tokens, mask),
-            [Protocol(how, how, layout) for how in HOW],
+            [SweptPooling(how, how, layout) for how in HOW],
             range(N_LAYERS),
             lambda streams, layer, row: resumed(model, streams, layer)[:, -1],
             mode=mode,
@@ -267,7 +267,7 @@ def one_pass_equals_single_interventions(
         lambda layer: resid[f"blocks.{layer}.hook_resid_pre"],
         mask,
         model.positions(tokens, mask),
-        [Protocol(how, how, layout) for how in hows],
+        [SweptPooling(how, how, layout) for how in hows],
         layers,
         finish,
         mode=mode,

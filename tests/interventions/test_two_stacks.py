@@ -11,7 +11,7 @@ from torch import Tensor
 from interp_compose.errors import InterventionError, OptionError
 from interp_compose.interventions.pool_at import pool_at
 from interp_compose.interventions.pooling import PooledLayout
-from interp_compose.interventions.pooling_sweep import Mode, Protocol, sweep
+from interp_compose.interventions.pooling_sweep import Mode, SweptPooling, sweep
 from interp_compose.interventions.streams import resumed
 from interp_compose.models.base import Streams
 from tests.architectures import ENCODER_DECODERS
@@ -95,7 +95,7 @@ def test_one_pass_equals_one_intervention_at_a_time(name: str, mode: Mode) -> No
         lambda layer: resid[f"blocks.{layer}.hook_resid_pre"],
         mask,
         model.positions(tokens, mask),
-        [Protocol("mean", "mean", PooledLayout.from_groups(units, mask))],
+        [SweptPooling("mean", "mean", PooledLayout.from_groups(units, mask))],
         layers,
         finish,
         mode=mode,

@@ -79,7 +79,7 @@ def greedy(weight: Matrix) -> list[int]:
 
 
 def hugging_faces(layer: int) -> Iterator[tuple[str, int, Matrix]]:
-    """The weights of a layer as the untouched model holds them: outputs are rows already."""
+    """The weights of a layer as the clean model holds them: outputs are rows already."""
     source: Any = architectures.build("Llama").model.layers[layer]
     attention, mlp = source.self_attn, source.mlp
     linears = {

@@ -127,8 +127,8 @@ def test_a_panel_for_each_line_and_a_line_for_each_result(
     assert set(pairs["pooling"]) >= {"clean", "mean"}
     assert "differences (.parquet, .csv)" in told
     assert "one minus two, paired by example, in points" in told
-    untouched = next(line for line in told.splitlines() if line.startswith("untouched"))
-    assert untouched.split()[1] == "+0.00"
+    clean = next(line for line in told.splitlines() if line.startswith("clean  "))
+    assert clean.split()[1] == "+0.00"
     assert kept.frames["compared"]["result"].value_counts().to_dict() == {
         "one": len(frame), "two": len(frame),
     }  # fmt: skip

@@ -284,7 +284,7 @@ def test_labels_give_an_area_and_nothing_else() -> None:
     row = curve.frame.query("subset == 'all' and pooling == 'mean'").iloc[0]
     x = curve.outcomes.query("pooling == 'mean'")["cosine"]
     assert row["auc"] == pytest.approx(roc_auc_score(curve.clean["target"], x))
-    assert "auc of the model untouched" in curve.summary()
+    assert "auc of the clean model" in curve.summary()
 
 
 # ---- several in one figure --------------------------------------------------------------

@@ -64,7 +64,7 @@ def about(kind: str, **columns: Any) -> pd.DataFrame:
 def curve_of(
     kind: str, cosines: np.ndarray, *, clean: np.ndarray | None = None, **columns: Any
 ) -> SimilarityCurve:
-    """One layer, one protocol; the untouched model as well, which is another where it is given."""
+    """One layer, one protocol; the clean model as well, which is another where it is given."""
     cells = {("none", 0): cosines, ("none", 1): cosines if clean is None else clean}
     cells["mean", 0] = cosines
     tables = [

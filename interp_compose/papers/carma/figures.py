@@ -47,7 +47,7 @@ def cap_figure(
         lines = _lines(cap[cap["pooling"] == pooling], "depth", scale=0.01, percent=True)
         title = f"{pooling} pooling" if len(poolings) > 1 else ""
         panels.append(Panel(lines, levels, title))
-    averaging = "averaged over poolings" if list(poolings) == ["average"] else "by protocol"
+    averaging = "averaged over poolings" if list(poolings) == ["average"] else "by pooling"
     return draw(
         Chart(
             title=f"{model_name(config)}: accuracy when words are pooled, {averaging}",

@@ -70,7 +70,7 @@ def measures_table(comparison: StudyResult, metric: str, pooling: str = "") -> s
         place = _place(next(iter(by_version.values())))
         cells = {LABELS[name]: _interval(by_version.get(name), digits) for name in versions}
         rows.append({"": place, **cells, **_difference(by_place.get(place), digits)})
-    suffix = {"": "", AVERAGE: ", mean of the protocols"}.get(pooling, f", {pooling} pooling")
+    suffix = {"": "", AVERAGE: ", mean of the poolings"}.get(pooling, f", {pooling} pooling")
     title = f"{TITLES[metric]}{suffix}: mean over seeds [95 % interval]"
     # the first table and the page's top tell who has not converged
     caveats = (
@@ -264,7 +264,7 @@ def sentences_table(replacements: pd.DataFrame, source: str = "") -> str:
 METHOD: Final = (
     "Accuracy (eq. 11) is the share of test prompts whose single answer token is the most likely.",
     "CAP pools the tokens of each word into one vector at the entry of a layer; the average is "
-    "the mean of the protocols' accuracies, taken run by run.",
+    "the mean of the poolings' accuracies, taken run by run.",
     "ConsistSyn (eq. 12) counts prompts right before and after the replacement over those right "
     "before, among the prompts in which a word was replaced; as printed, newly right prompts could "
     "lift it past 100.",
@@ -278,7 +278,7 @@ METHOD: Final = (
     "corrected for their number. An interval knows nothing of the bounds 0 and 100 %, and may "
     "pass them; figures draw it as far as it is possible.",
     "p is corrected (Holm) within a family: accuracy, CAP averaged at each layer and ConsistSyn at "
-    "each rate are one; CAP per protocol another; the representations a third. A difference is "
+    "each rate are one; CAP per pooling another; the representations a third. A difference is "
     "established at corrected p < 0.05; one below 0.05 only before correction is a hint, and so "
     "is one that is exactly the same in all seeds, which leaves no spread to test against: it has "
     "no p and no interval. Two rates of ConsistSyn with the same numbers count once.",
@@ -296,7 +296,7 @@ def sections(comparison: StudyResult) -> list[str]:
         section("Accuracy", measures_table(comparison, "accuracy")),
         section("Constituent-aware pooling, averaged", measures_table(comparison, "cap", AVERAGE)),
         section(
-            "Constituent-aware pooling, by protocol",
+            "Constituent-aware pooling, by pooling",
             *(measures_table(comparison, "cap", name) for name in POOLINGS),
         ),
         section(

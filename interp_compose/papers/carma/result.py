@@ -56,8 +56,8 @@ class Comparison(StudyResult):
     FIGURES = ("cap_average", "cap_protocols", "consistency", "representations", "training")
     CAPTIONS: ClassVar[Mapping[str, str]] = {
         "cap_average": "Accuracy when the tokens of each word are pooled into one at some depth, "
-        "mean of the protocols (CARMA, figures 2 and 8).",
-        "cap_protocols": "The same, protocol by protocol (CARMA, figures 6 and 7).",
+        "mean of the poolings (CARMA, figures 2 and 8).",
+        "cap_protocols": "The same, pooling by pooling (CARMA, figures 6 and 7).",
         "consistency": "Of the prompts answered rightly, the share still answered rightly after "
         "words were replaced by synonyms.",
         "representations": "Cosines between residuals of two tokens of one word, and of two words, "

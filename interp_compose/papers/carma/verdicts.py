@@ -120,7 +120,7 @@ def verdicts(comparison: StudyResult) -> list[tuple[str, str]]:
     pairs = [("Accuracy", _sentence(row)) for row in records(against_ft(differences, "accuracy"))]
     cap = against_ft(differences, "cap", AVERAGE)
     if len(cap):
-        pairs.append(("CAP, mean of the protocols", _by_layer(cap)))
+        pairs.append(("CAP, mean of the poolings", _by_layer(cap)))
     for row in records(against_ft(differences, "consist_syn")):
         place = f"{percent(row['rate'])} replaced"
         pairs.append((f"ConsistSyn, {place}", _sentence(row)))

@@ -30,7 +30,7 @@ HEADS: Final = {
 }
 MASKS: Final = {"exclude": "masked before the softmax", "zero": "masked after the softmax"}
 LINES: Final = tuple(style for style in COMPARISON_STYLES if style.colour != INK)
-"""As many as can be told apart, and from the untouched model's black level."""
+"""As many as can be told apart, and from the clean model's black level."""
 
 
 def curve_figure(
@@ -71,7 +71,7 @@ def example_figure(
 ) -> ChartFigure:
     """Units × layers of one example; ``table`` as from ``AblationCurve.changes``.
 
-    ``correct`` and ``logprob`` (nats) are of the untouched model.
+    ``correct`` and ``logprob`` (nats) are of the clean model.
     """
     return draw(
         HeatMap(

@@ -94,7 +94,7 @@ def ablation_curve(
     Args:
         model: from :func:`load_model`, in evaluation mode.
         examples: a task, a table or a list, as :func:`cap_curve` takes them; or bare texts,
-            whose answer is the token that the untouched model predicts: all are right at first.
+            whose answer is the token that the clean model predicts: all are right at first.
         options: every option.
 
     Returns:

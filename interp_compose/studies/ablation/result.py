@@ -1,6 +1,6 @@
 """The result of an ablation study: what is left of the answers, layer by layer, and cell by cell.
 
-Four tidy tables: ``clean`` (one row per example, the model untouched), ``cells`` (what a unit is),
+Four tidy tables: ``clean`` (one row per example, the clean model), ``cells`` (what a unit is),
 ``outcomes`` (one row per example, layer and unit) and ``frame`` (one row per layer and group,
 computed from them); and the texts of ``predictions``.
 """
@@ -131,10 +131,10 @@ class AblationCurve(StudyResult):
         cells answered rightly, with its 95 % interval ci_low, ci_high (Wilson's, counting examples,
         where each has one cell, or all examples agree; else a bootstrap over
         whole examples: 1000 draws, seed 0); accuracy_kept, the same mean over the examples that the
-        untouched model got right (NaN when there are none); target_logprob (nats; the same kind of
-        mean); logprob_change, its difference to the untouched model, with Student's t interval over
+        clean model got right (NaN when there are none); target_logprob (nats; the same kind of
+        mean); logprob_change, its difference to the clean model, with Student's t interval over
         examples logprob_change_low, logprob_change_high (NaN of one example); target_rank (median
-        over cells); n (examples that have such a cell); n_cells; clean_accuracy (the untouched
+        over cells); n (examples that have such a cell); n_cells; clean_accuracy (the clean
         model's, over the same examples).
         """
         return self.frames["curve"]
@@ -146,7 +146,7 @@ class AblationCurve(StudyResult):
 
     @property
     def clean(self) -> pd.DataFrame:
-        """One row per example, the model untouched: see :meth:`from_outcomes`."""
+        """One row per example, the clean model: see :meth:`from_outcomes`."""
         return self.frames["clean"]
 
     @property
@@ -177,7 +177,7 @@ class AblationCurve(StudyResult):
     def plot(self) -> ChartFigure:
         """Accuracy against the layer, one curve per group; of heads, see :meth:`heatmap`.
 
-        Bands are 95 % intervals, the horizontal line is the untouched model's accuracy.
+        Bands are 95 % intervals, the horizontal line is the clean model's accuracy.
         """
         if self.config.get("what") == "heads":
             return self.heatmap()
@@ -279,7 +279,7 @@ class AblationCurve(StudyResult):
         accuracy = interval(*(worst[name] for name in ("accuracy", "ci_low", "ci_high")))
         done = self._done(worst["group"], worst["layer"])
         return [
-            f"{self._head()[1].capitalize()}, the model untouched; {INTERVALS}.",
+            f"{self._head()[1].capitalize()}, the clean model; {INTERVALS}.",
             f"By the answer's log-probability, most is lost where {done}: it changes "
             f"by {change} nats on average over {counted(worst['n'], 'examples')}, and the accuracy "
             f"is {accuracy}, from {decimal(worst['clean_accuracy'], 3)} for the same examples.",
@@ -358,15 +358,15 @@ def _summarise(
     outcomes: pd.DataFrame, clean: pd.DataFrame, cells: pd.DataFrame, n_layers: int
 ) -> pd.DataFrame:
     """The tidy curve: one row per group and layer, all words first."""
-    untouched = clean.set_index("example")
+    clean_rows = clean.set_index("example")
     table = _grouped(outcomes, cells)
-    table["change"] = table["target_logprob"] - table["example"].map(untouched["target_logprob"])
+    table["change"] = table["target_logprob"] - table["example"].map(clean_rows["target_logprob"])
     groups = {name: table[table["group"] == name] for name in dict.fromkeys(table["group"])}
     if list(groups) != [ALL_WORDS] and not (cells["example"] == -1).all():
         groups = {ALL_WORDS: table, **dict(sorted(groups.items()))}
     frames = []
     for name, rows in groups.items():
-        part = _one_group(rows, untouched["correct"])
+        part = _one_group(rows, clean_rows["correct"])
         part.insert(0, "group", name)
         frames.append(part)
     frame = pd.concat(frames, ignore_index=True)

@@ -63,7 +63,7 @@ def logprob_figure(
     frame: pd.DataFrame, *, clean: float, config: Mapping[str, Any], normalised_depth: bool
 ) -> ChartFigure:
     """One curve per pooling of ``frame`` (layer, depth, pooling, target_logprob, low, high, n);
-    ``clean`` is the untouched model's mean."""
+    ``clean`` is the clean model's mean."""
     x = "depth" if normalised_depth else "layer"
     lines = side_by_side(
         lines_of(by_pooling(frame), x, "target_logprob", "low", "high"), normalised_depth

@@ -1,6 +1,6 @@
 """The result of a CAP study: one accuracy per layer and pooling, and what it rests on.
 
-Three tidy tables: ``clean`` (one row per example, the model untouched), ``outcomes`` (one row per
+Three tidy tables: ``clean`` (one row per example, the clean model), ``outcomes`` (one row per
 example, layer and pooling) and ``frame`` (one row per layer and pooling, computed from them); and
 two of texts: ``tokens`` of the prompts, and ``predictions``.
 """
@@ -77,7 +77,7 @@ CLEAN: Final = Table(
 )
 
 AVERAGE: Final = "average"
-UNTOUCHED: Final = "clean"
+NOT_POOLED: Final = "clean"
 
 
 @public
@@ -162,7 +162,7 @@ class CapCurve(StudyResult):
 
     @property
     def clean(self) -> pd.DataFrame:
-        """One row per example, the model untouched: see :meth:`from_outcomes`."""
+        """One row per example, the clean model: see :meth:`from_outcomes`."""
         return self.frames["clean"]
 
     def average(self) -> pd.DataFrame:
@@ -200,7 +200,7 @@ class CapCurve(StudyResult):
             }
         )
 
-    def differences(self, first: str, second: str = UNTOUCHED) -> pd.DataFrame:
+    def differences(self, first: str, second: str = NOT_POOLED) -> pd.DataFrame:
         """One pooling's accuracy minus another's on the same examples, a row per layer.
 
         Intervals of the two accuracies do not tell whether they differ, since both are of the same
@@ -213,22 +213,22 @@ class CapCurve(StudyResult):
 
         Args:
             first: a pooling that was run.
-            second: another, or "clean", the model untouched.
+            second: another, or "clean", the clean model.
 
         Raises:
             OptionError: a pooling that was not run, or the same twice.
         """
         right = self.outcomes.pivot(index="example", columns=["layer", "pooling"], values="correct")
-        known = [*dict.fromkeys(self.frame["pooling"]), UNTOUCHED]
+        known = [*dict.fromkeys(self.frame["pooling"]), NOT_POOLED]
         if first not in known[:-1] or second not in known or first == second:
             raise OptionError(
                 f"first={first!r}, second={second!r}: expected two of {', '.join(known)}; "
-                f"{UNTOUCHED!r} comes second"
+                f"{NOT_POOLED!r} comes second"
             )
         clean = self.clean.set_index("example")["correct"]
         rows: list[_Row] = []
         for layer, depth in self._depths.items():
-            other = clean if second == UNTOUCHED else right[layer, second]
+            other = clean if second == NOT_POOLED else right[layer, second]
             place = {"layer": layer, "depth": depth, "first": first, "second": second}
             rows.append((place, right[layer, first], other[right.index]))
         return _paired(rows)
@@ -237,7 +237,7 @@ class CapCurve(StudyResult):
         """This curve's accuracies minus another's of the same examples: of another model, of a
         fine-tuned one, or of other settings, of which a warning says which they are.
 
-        A row for the model untouched (pooling "clean", layer -1), and one for each layer (of the
+        A row for the clean model (pooling "clean", layer -1), and one for each layer (of the
         same number and depth) and pooling that both have. Columns: layer; depth; pooling;
         difference, ci_low, ci_high, only_first, only_second, p, p_holm, n as
         :meth:`differences` has them; Holm over all rows.
@@ -269,8 +269,8 @@ class CapCurve(StudyResult):
             raise InputError("the curves have no layer, of the same depth, and pooling in common")
         if warning := unlike({"this curve": self, "the other": other}, ["pooling"]):
             warn(warning)
-        untouched = {"layer": -1, "depth": np.nan, "pooling": UNTOUCHED}
-        rows: list[_Row] = [(untouched, self.clean["correct"], other.clean["correct"])]
+        clean_place = {"layer": -1, "depth": np.nan, "pooling": NOT_POOLED}
+        rows: list[_Row] = [(clean_place, self.clean["correct"], other.clean["correct"])]
         for layer, pooling in shared_places:
             place = {"layer": layer, "depth": self._depths[layer], "pooling": pooling}
             rows.append((place, right[layer, pooling], other_right[layer, pooling]))
@@ -347,9 +347,9 @@ class CapCurve(StudyResult):
         accuracy = self.frame.loc[place, ["accuracy", "ci_low", "ci_high"]].iloc[0].tolist()
         change = interval(*(worst[end] for end in ("difference", "ci_low", "ci_high")), sign=True)
         sentences = [
-            f"{self._head()[1].capitalize()}, the model untouched; {INTERVALS}.",
+            f"{self._head()[1].capitalize()}, the clean model; {INTERVALS}.",
             f"Pooling by {name} at layer {worst['layer']}, where least is left, leaves "
-            f"{interval(*accuracy)}: {change} against the model untouched, paired by example.",
+            f"{interval(*accuracy)}: {change} against the clean model, paired by example.",
         ]
         if "shuffled" in others:
             rows = self.differences(name, "shuffled")

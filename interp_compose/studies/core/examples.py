@@ -75,7 +75,7 @@ def examples_of(
         key: the column that names the example.
         line: each row's line, such as a pooling or a word.
         value: the column of what is measured.
-        clean: a row per example, with its value when the model is untouched.
+        clean: a row per example, with its value in the clean model.
         parts: of such a row.
         facts: what else is to be told of it.
         answers: that it may have, to stand beside its parts.
@@ -95,15 +95,15 @@ def examples_of(
         known = dict(zip(predictions["prediction"], predictions["text"], strict=True))
         texts = [known.get(token, f"token {token}") for token in ids.tolist()]
         places = np.where(outcomes[right], ~place, place).reshape(values.shape)
-    untouched: dict[int, Any] = {row[key]: row for row in clean.to_dict("records")}
-    clean_values = np.array([untouched[owner][value] for owner in owners.tolist()])
+    clean_of: dict[int, Any] = {row[key]: row for row in clean.to_dict("records")}
+    clean_values = np.array([clean_of[owner][value] for owner in owners.tolist()])
     rounded_clean, rounded = _rounded(clean_values).tolist(), _rounded(values).tolist()
     firsts = [*np.flatnonzero(np.append(True, owners[1:] != owners[:-1])).tolist(), len(owners)]
     losses = np.maximum.reduceat((clean_values[:, None] - values).max(axis=1), firsts[:-1])
     rows = []
     for i in np.argsort(-losses, kind="stable").tolist():
         lines = slice(firsts[i], firsts[i + 1])
-        example = untouched[int(owners[firsts[i]])]
+        example = clean_of[int(owners[firsts[i]])]
         row = {"number": example[key], "parts": parts(example), "facts": facts(example)}
         row["answers"] = answers(example)
         row |= {"clean": rounded_clean[firsts[i]], "lines": names[lines], "values": rounded[lines]}
@@ -138,8 +138,8 @@ def the_answer(clean: Row) -> str:
 
 
 def answered(clean: Row) -> str:
-    """What the model untouched answers, of a row of examples."""
-    prediction = f"the model untouched predicts “{clean['prediction_text']}”, "
+    """What the clean model answers, of a row of examples."""
+    prediction = f"the clean model predicts “{clean['prediction_text']}”, "
     prediction += f"which is {'right' if clean['correct'] else 'wrong'}"
     value = decimal(clean["target_logprob"], 3)
     return f"answer “{clean['answer']}”, log-probability {value}; {prediction}"
@@ -195,7 +195,7 @@ def browser(examples: Examples, room: int) -> str:
             break
         kept.append(text)
     n = len(examples.rows)
-    note = f"Lost: {examples.measured} of the model untouched, minus that after the intervention."
+    note = f"Lost: {examples.measured} of the clean model, minus that after the intervention."
     if len(kept) < n:
         note += f" The {len(kept)} of {n} examples that lost most at some layer: more have no room."
     return (

@@ -62,7 +62,7 @@ def run(command: CompareCommand) -> str:
     summaries = [f"{label}\n{result.summary()}\n" for label, result in results.items()]
     for _, rows in pairs.groupby("second", sort=False) if len(pairs) else ():
         places = zip(rows["layer"], rows["pooling"], strict=True)
-        place_texts = ["untouched" if i < 0 else f"layer {i}, {pooling}" for i, pooling in places]
+        place_texts = ["clean" if i < 0 else f"layer {i}, {pooling}" for i, pooling in places]
         summaries += [
             *differences_told(rows.assign(place=place_texts), [("", "place", "<30")], what=WHAT),
             "",

@@ -52,7 +52,7 @@ def similarity_figure(
     config: Mapping[str, Any],
     normalised_depth: bool = False,
 ) -> ChartFigure:
-    """One panel per subset of pairs, one curve per pooling, and the untouched model as a level.
+    """One panel per subset of pairs, one curve per pooling, and the clean model as a level.
 
     Poolings have bands; controls, dashed, have bars.
 
@@ -241,7 +241,7 @@ def _lines(
 
 
 def _clean(rows: pd.DataFrame, metric: str) -> tuple[str, list[Level]]:
-    """The untouched model in words and as a level; no level if it is undefined."""
+    """The clean model in words and as a level; no level if it is undefined."""
     value, low, high = (
         float(rows[f"clean_{metric}{end}"].iloc[0]) for end in ("", "_low", "_high")
     )

@@ -474,8 +474,8 @@ def _check_landed(
     """Refuse a cell in which pooling moved none of the pairs that it affects (but by rounding)."""
     affected = {item.index for item in items if item.affected}
     rows = cosines[cosines["pair"].isin(affected)]
-    untouched = rows[(rows["pooling"] == NONE) & (rows["layer"] == config["n_layers"])]
-    clean = untouched.set_index("pair")["cosine"]
+    clean_rows = rows[(rows["pooling"] == NONE) & (rows["layer"] == config["n_layers"])]
+    clean = clean_rows.set_index("pair")["cosine"]
     pooled = rows[rows["pooling"] != NONE]
     moved = pooled.assign(moved=(pooled["cosine"] - pooled["pair"].map(clean)).abs())
     largest = moved.groupby(["layer", "pooling"])["moved"].max()

@@ -1,6 +1,6 @@
 """The result of a similarity study: how well cosines follow people, per layer and pooling.
 
-Five tidy tables: ``clean`` (one row per pair, the model untouched), ``outcomes`` (one cosine per
+Five tidy tables: ``clean`` (one row per pair, the clean model), ``outcomes`` (one cosine per
 pair, layer and pooling), ``layer_cosines`` (one cosine per pair and layer, no intervention), and
 what is computed from them: ``frame`` and ``by_layer``.
 """
@@ -170,7 +170,7 @@ class SimilarityCurve(StudyResult):
 
         Args:
             cosines: columns pair, layer, pooling, cosine. Rows with the pooling "none" are the
-                model untouched, at layers 0 … n_layers (n_layers is what leaves the last block,
+                clean model's, at layers 0 … n_layers (n_layers is what leaves the last block,
                 and the clean cosine); the others are cells of the sweep, *all* pairs in each.
             pairs: one row per pair; columns pair, text1, text2, target (score, or label 0 or 1),
                 subset ("" for none), mirror, affected, n_tokens1, n_tokens2, n_groups1, n_groups2.
@@ -190,12 +190,12 @@ class SimilarityCurve(StudyResult):
         pairs = PAIRS.ordered(pairs)
         every = {"pair": pairs["pair"].tolist()}
         cosines = COSINES.ordered(cosines, every, **COSINES.named_in(config))
-        untouched = cosines["pooling"] == NONE
+        is_clean = cosines["pooling"] == NONE
         layer_cosines = LAYER_COSINES.check(
-            cosines[untouched].drop(columns="pooling"), {**every, "layer": range(n_layers + 1)}
+            cosines[is_clean].drop(columns="pooling"), {**every, "layer": range(n_layers + 1)}
         )
         known = OUTCOMES.named_in(config)
-        outcomes = OUTCOMES.check(cosines[~untouched], every, layer=range(n_layers), **known)
+        outcomes = OUTCOMES.check(cosines[~is_clean], every, layer=range(n_layers), **known)
         last = layer_cosines[layer_cosines["layer"] == n_layers]
         clean = pairs.merge(last.drop(columns="layer"), on="pair")
         unaffected = clean.loc[~clean["affected"], ["pair", "cosine"]]
@@ -222,7 +222,7 @@ class SimilarityCurve(StudyResult):
 
         Columns: layer; depth (0 … 1); pooling; subset ("all", the user's own, "mirror"); for each
         of :attr:`metrics` m (pearson and spearman, or auc): m with its 95 % interval m_low, m_high;
-        clean_m, clean_m_low, clean_m_high of the untouched model; m_diff (m - clean_m) with
+        clean_m, clean_m_low, clean_m_high of the clean model; m_diff (m - clean_m) with
         m_diff_low, m_diff_high, from the same bootstrap samples as both; cosine (mean over pairs)
         with cosine_low, cosine_high; n pairs; n_affected by pooling. Intervals are percentile
         bootstraps over pairs, 1000 samples, seed 0. Cosines are ranked in steps of 1e-6 (float32;
@@ -233,7 +233,7 @@ class SimilarityCurve(StudyResult):
 
     @property
     def by_layer(self) -> pd.DataFrame:
-        """The model untouched, one row per layer (0 … n_layers) and subset: where is the meaning
+        """The clean model, one row per layer (0 … n_layers) and subset: where is the meaning
         readable?
 
         The embedding is read from the residual that enters block ``layer``; at ``n_layers`` from
@@ -250,7 +250,7 @@ class SimilarityCurve(StudyResult):
 
     @property
     def layer_cosines(self) -> pd.DataFrame:
-        """One cosine per pair and layer, the model untouched."""
+        """One cosine per pair and layer, the clean model."""
         return self.frames["layer_cosines"]
 
     @property
@@ -278,7 +278,7 @@ class SimilarityCurve(StudyResult):
         )
 
     def plot_layers(self, metric: str | None = None) -> ChartFigure:
-        """Agreement at every layer of the untouched model, a line per subset."""
+        """Agreement at every layer of the clean model, a line per subset."""
         from interp_compose.studies.similarity.figures import layers_figure
 
         return layers_figure(self.by_layer, metric=self._metric(metric), config=self.config)
@@ -309,7 +309,7 @@ class SimilarityCurve(StudyResult):
         embedding = f"embedding: {self.config.get('reading', 'not on record')}"
         return (
             about(self.config, ("model", "task", "unit"), embedding),
-            f"{first['subset']}: {first['n']} pairs, {metric} of the model untouched "
+            f"{first['subset']}: {first['n']} pairs, {metric} of the clean model "
             f"{first[f'clean_{metric}']:.3f}",
         )
 
@@ -328,7 +328,7 @@ class SimilarityCurve(StudyResult):
             lines += [
                 "",
                 f"{subset}: {counted(int(first['n']), 'pairs')}, {first['n_affected']} affected; "
-                f"{metric} of the model untouched {value:.3f} [{low:.3f}, {high:.3f}]; {pooled}",
+                f"{metric} of the clean model {value:.3f} [{low:.3f}, {high:.3f}]; {pooled}",
                 *text_table(table.reset_index(), columns),
             ]
         n_mirrors = int(self.clean["mirror"].sum())
@@ -338,14 +338,12 @@ class SimilarityCurve(StudyResult):
         return self._told(lines)
 
     def sentences(self) -> list[str]:
-        """Agreement with people of the model untouched, and what pooling changes most."""
+        """Agreement with people of the clean model, and what pooling changes most."""
         subset, metric, ends = self.frame["subset"].iloc[0], self.metrics[0], ("", "_low", "_high")
         rows = self.frame[self.frame["subset"] == subset]
         first = rows.iloc[0].to_dict()
         clean = interval(*(first[f"clean_{metric}{end}"] for end in ends))
-        sentences = [
-            f"Over {first['n']} pairs ({subset}), {metric} of the model untouched is {clean}."
-        ]
+        sentences = [f"Over {first['n']} pairs ({subset}), {metric} of the clean model is {clean}."]
         if rows[f"{metric}_diff"].notna().any():
             most = rows.loc[rows[f"{metric}_diff"].abs().idxmax()].to_dict()
             change = interval(*(most[f"{metric}_diff{end}"] for end in ends), sign=True)
@@ -365,7 +363,7 @@ class SimilarityCurve(StudyResult):
             clean=self.clean,
             parts=lambda row: [f"{row['text1']} ↔ {row['text2']}"],
             facts=lambda row: (
-                f"{self.config['kind']} of people {row['target']:g}, cosine of the model untouched "
+                f"{self.config['kind']} of people {row['target']:g}, cosine of the clean model "
                 f"{decimal(row['cosine'], 3)}"
             ),
             measured="cosine of the two texts",

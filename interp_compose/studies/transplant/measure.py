@@ -200,9 +200,9 @@ class PreparedTransplant(Prepared[Transplants]):
         return pd.concat(parts, ignore_index=True)
 
     def result(self, rows: pd.DataFrame) -> Transplants:
-        """Outcomes, the untouched model's in a table of their own."""
-        untouched = rows["layer"] == CLEAN
-        clean = rows[untouched].drop(columns=["layer", "pooling"]).rename(columns={"vector": "run"})
+        """Outcomes, the clean model's in a table of their own."""
+        is_clean = rows["layer"] == CLEAN
+        clean = rows[is_clean].drop(columns=["layer", "pooling"]).rename(columns={"vector": "run"})
         texts = {
             token: self.model.tokenizer.decode([token])
             for token in set(clean["prediction"].tolist())
@@ -220,12 +220,12 @@ class PreparedTransplant(Prepared[Transplants]):
             for item in self.items
         ]
         return Transplants.from_outcomes(
-            rows[~untouched],
+            rows[~is_clean],
             clean,
             PAIRS.of(pairs),
             self.config,
             n_layers=self.model.n_layers,
-            predictions=predictions_of(self.model, rows[~untouched]),
+            predictions=predictions_of(self.model, rows[~is_clean]),
         )
 
 
@@ -290,7 +290,7 @@ def prepare_transplant(
 
 
 def _composed(model: LensModel, known: Sequence[PreparedPair]) -> pd.DataFrame:
-    """Outcomes of the untouched model on the prompts in which the phrase is exchanged as text."""
+    """Outcomes of the clean model on the prompts in which the phrase is exchanged as text."""
     runs = runs_of(known, composed=True)
     batch = PromptBatch.of([run.row.prompt for run in runs], model.device)
     answers = Answers.of(runs, model.device, composed=True)

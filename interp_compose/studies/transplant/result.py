@@ -1,6 +1,6 @@
 """The result of phrase transplants: accuracies per layer, pooling and vector.
 
-Four tidy tables: ``pairs`` (one row per pair), ``clean`` (the model untouched, on targets and on
+Four tidy tables: ``pairs`` (one row per pair), ``clean`` (the clean model, on targets and on
 composed prompts), ``outcomes`` (one row per pair, layer, pooling and vector) and ``frame`` (one row
 per layer, pooling and vector, computed from them).
 """
@@ -117,7 +117,7 @@ class Transplants(StudyResult):
                 (whether it is the source's own), and of the first two answers logprob (nats) and
                 rank (1 is the most likely token). Of answers of several tokens: all of them, the
                 sum, and the largest.
-            clean: the same of the untouched model, by pair and run: "target", and "composed" where
+            clean: the same of the clean model, by pair and run: "target", and "composed" where
                 that prompt is known; with prediction_text.
             pairs: one row per pair. Columns: pair, source, source_phrase, target, target_phrase,
                 expected, answer, composed and source_answer ("" where not known), type, donor (the
@@ -161,7 +161,7 @@ class Transplants(StudyResult):
         remembered, remembered_low, remembered_high, the share of the source's own answer among the
         n_remembered pairs where that is known (NaN where there is none);
         expected_logprob and answer_logprob (means, nats); n; clean_expected, clean_answer and
-        clean_remembered, the same shares of the untouched model on the targets;
+        clean_remembered, the same shares of the clean model on the targets;
         composed_expected, that of the expected answer on the n_composed composed prompts (NaN where
         there is none).
         """
@@ -174,7 +174,7 @@ class Transplants(StudyResult):
 
     @property
     def clean(self) -> pd.DataFrame:
-        """The model untouched, on targets and composed prompts: see :meth:`from_outcomes`."""
+        """The clean model, on targets and composed prompts: see :meth:`from_outcomes`."""
         return self.frames["clean"]
 
     @property
@@ -186,7 +186,7 @@ class Transplants(StudyResult):
         """Accuracy of an answer against the layer, a panel for each pooling, a curve for each
         vector.
 
-        Bands are 95 % intervals, the horizontal lines are the untouched model on the targets and on
+        Bands are 95 % intervals, the horizontal lines are the clean model on the targets and on
         the composed prompts, controls are dashed.
 
         Args:
@@ -211,7 +211,7 @@ class Transplants(StudyResult):
         target, expected = (_share(first[f"clean_{one}"], n) for one in ("answer", "expected"))
         return (
             about(self.config, ("model", "task"), counted(n, "pairs")),
-            f"untouched model: the target's own answer in {target}, the expected one in {expected}",
+            f"clean model: the target's own answer in {target}, the expected one in {expected}",
         )
 
     def summary(self) -> str:
@@ -251,7 +251,7 @@ class Transplants(StudyResult):
         return self._told(lines)
 
     def sentences(self) -> list[str]:
-        """What the model untouched answers, and where the transplant is taken for the phrase."""
+        """What the clean model answers, and where the transplant is taken for the phrase."""
         moved = self.frame[self.frame["vector"] == "transplant"]
         best = moved.nlargest(1, "expected_accuracy").iloc[0].to_dict()
         place = (self.frame["layer"] == best["layer"]) & (self.frame["pooling"] == best["pooling"])

@@ -26,7 +26,7 @@ TITLES: Final = {
 SHARES: Final = ("cap", "attention_leak")
 MOST: Final = len(COMPARISON_STYLES)
 """Layers that are drawn; of more, evenly spaced ones."""
-UNTOUCHED: Final = Style(MUTED, "x", dash="dot", width=1.6)
+CLEAN: Final = Style(MUTED, "x", dash="dot", width=1.6)
 
 
 def watch_figure(
@@ -59,7 +59,7 @@ def watch_figure(
         metric = str(of).split(",")[0] if measure == "agreement" else ""
         clean = numbers[(numbers["layer"] < 0) & numbers["of"].str.startswith(metric)]
         if len(clean):
-            named.append((str(clean["of"].iloc[0]).split(", ")[-1], UNTOUCHED, clean))
+            named.append((str(clean["of"].iloc[0]).split(", ")[-1], CLEAN, clean))
         panels.append(Panel(lines_of(named, "step", "value", "low", "high"), [], title=str(of)))
     taken, skipped = int(looks["taken"].sum()), int((~looks["taken"]).sum())
     notes = [f"{taken} look{'' if taken == 1 else 's'}"]

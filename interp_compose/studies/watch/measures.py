@@ -57,7 +57,7 @@ OF_EXAMPLES: Final = ("cap", "attention_leak")
 OF_PAIRS: Final = ("agreement",)
 NOTHING: Final = "changed nothing"
 """What a row is of whose intervention changed nothing."""
-UNTOUCHED: Final = -1
+CLEAN: Final = -1
 """The layer of what is measured without an intervention."""
 
 Row = dict[str, Any]
@@ -102,7 +102,7 @@ def _or_nothing(name: str, look: Callable[[LensModel], list[Row]]) -> Callable[.
             return look(model)
         except InterventionError as nothing:
             warn(f"{nothing}; this look has no number of {name!r}")
-            return [_row(name, UNTOUCHED, NOTHING, math.nan, 0)]
+            return [_row(name, CLEAN, NOTHING, math.nan, 0)]
 
     return look_or_nothing
 
@@ -157,7 +157,7 @@ def _cap(model: LensModel, options: WatchOptions) -> Measurement:
         curve = measured(replace(prepared, model=model), progress=False)
         right, n = int(curve.clean["correct"].sum()), len(curve.clean)
         low, high = (float(end) for end in wilson_interval(right, n))
-        rows = [_row("cap", UNTOUCHED, "no pooling", right / n, n, low=low, high=high)]
+        rows = [_row("cap", CLEAN, "no pooling", right / n, n, low=low, high=high)]
         for cell in curve.frame.to_dict("records"):
             ends = {"low": cell["ci_low"], "high": cell["ci_high"]}
             rows.append(
@@ -206,7 +206,7 @@ def _keys(item: PreparedExample) -> np.ndarray:
 def _leaks(
     model: LensModel, *, batches: Sequence[Sequence[PreparedExample]], layers: Sequence[int], n: int
 ) -> list[Row]:
-    cells = [(UNTOUCHED, "no knockout"), *((layer, "knocked out") for layer in layers)]
+    cells = [(CLEAN, "no knockout"), *((layer, "knocked out") for layer in layers)]
     sums, positions = dict.fromkeys(cells, 0.0), 0
     for items in batches:
         batch = PromptBatch.of([item.prompt for item in items], model.device)
@@ -226,7 +226,7 @@ def _leaks(
             )
             sums[layer, "knocked out"] += weight * leak.changed
             if place == 0:
-                sums[UNTOUCHED, "no knockout"] += weight * leak.unmasked_changed
+                sums[CLEAN, "no knockout"] += weight * leak.unmasked_changed
     return [
         _row("attention_leak", layer, of, total / positions, n)
         for (layer, of), total in sums.items()
@@ -234,7 +234,7 @@ def _leaks(
 
 
 def _agreement(model: LensModel, options: WatchOptions) -> Measurement:
-    """Correlation of cosines with people's judgements, texts pooled at each layer and untouched."""
+    """Correlation of cosines with people's judgements, texts pooled at each layer and clean."""
     prepared = prepare_similarity(
         model,
         rows_in(options.pairs or ()),
@@ -249,7 +249,7 @@ def _agreement(model: LensModel, options: WatchOptions) -> Measurement:
             first = frame.iloc[0]
             ends = {end: first[f"clean_{metric}_{end}"] for end in ("low", "high")}
             of, n = f"{metric}, no pooling", int(first["n"])
-            rows.append(_row("agreement", UNTOUCHED, of, first[f"clean_{metric}"], n, **ends))
+            rows.append(_row("agreement", CLEAN, of, first[f"clean_{metric}"], n, **ends))
             for cell in frame.to_dict("records"):
                 ends = {end: cell[f"{metric}_{end}"] for end in ("low", "high")}
                 of = f"{metric}, {cell['pooling']}"

@@ -32,7 +32,7 @@ def test_a_large_difference_is_established() -> None:
     cap = against_ft(comparison, "cap", layer=1, pooling="average")
     assert cap["verdict"] == "carma lower by 3.00 points (SE 0.07, 5 seeds)"
     said = dict(verdicts(comparison))
-    assert said["CAP, mean of the protocols"] == (
+    assert said["CAP, mean of the poolings"] == (
         "CARMA lower at layers 0–2 (difference −3.00 points)"
     )
     cosine = against_ft(comparison, "same_word_cosine", layer=0)

@@ -17,7 +17,7 @@ import interp_compose as ic
 from interp_compose.errors import CapabilityError, CorruptFileError, InputError
 from interp_compose.interventions.leak import attention_leak
 from interp_compose.interventions.pooling import PooledLayout
-from interp_compose.interventions.pooling_sweep import Protocol, sweep
+from interp_compose.interventions.pooling_sweep import SweptPooling, sweep
 from interp_compose.interventions.streams import resumed
 from interp_compose.models.base import Streams
 from interp_compose.models.weight_matrices import weight_matrices
@@ -188,7 +188,7 @@ def test_one_pass_over_all_layers_equals_one_call_for_each(model: SmallSeq2SeqMo
         lambda layer: model.resid_pre(tokens, layer, attention_mask=mask),
         mask,
         positions,
-        [Protocol("mean", "mean", PooledLayout.from_groups(groups, mask))],
+        [SweptPooling("mean", "mean", PooledLayout.from_groups(groups, mask))],
         layers,
         finish,
         mode="collapse",
