@@ -260,7 +260,7 @@ def test_the_summary_holds_the_frame() -> None:
     curve = make(poolings=POOLINGS)
     summary = curve.summary()
     first = curve.frame.iloc[0]
-    assert f"all: {N} pairs, {N - len(PLAIN)} affected; pearson of the model" in summary
+    assert f"all: {N} pairs, {N - len(PLAIN)} affected; pearson of the clean model" in summary
     assert f"{first['clean_pearson']:.3f} [{first['clean_pearson_low']:.3f}" in summary
     for part, (subset, rows) in zip(
         summary.split("\n\n")[1:], curve.frame.groupby("subset", sort=False), strict=True

@@ -291,7 +291,7 @@ class Transplants(StudyResult):
             ],
             facts=lambda row: (
                 f"expected “{row['expected']}”, the target's own answer “{row['answer']}”; the "
-                f"model untouched predicts “{row['prediction_text']}”"
+                f"clean model predicts “{row['prediction_text']}”"
             ),
             answers=lambda row: (
                 f"expected “{row['expected'].strip()}”, the target's own “{row['answer'].strip()}”"
