@@ -28,6 +28,7 @@ from interp_compose.studies.core.options import Execution, GridOptions, Output
 from interp_compose.studies.core.output import check_folder, check_larger, write_result
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table
+from interp_compose.studies.core.view import Question, View
 
 R = TypeVar("R", bound=StudyResult)
 ResultT = TypeVar("ResultT", bound="GridResult")
@@ -114,6 +115,10 @@ class GridResult(StudyResult):
     """The tables of all runs of a grid, and those that are computed of them."""
 
     RUNS: ClassVar[tuple[str, ...]] = ("runs/ (weights and history of each)",)
+    VIEW: ClassVar[View]
+    """The columns that the summary shows of the tables ``summary`` and ``differences``."""
+    QUESTION: ClassVar[Question | None] = None
+    """What those tables answer, in sentences."""
 
     @classmethod
     def from_runs(
@@ -130,6 +135,23 @@ class GridResult(StudyResult):
     def computed(self) -> Mapping[str, pd.DataFrame]:
         """The tables beside those of the schema, from these."""
         return {}
+
+    def _rows(self) -> pd.DataFrame:
+        """The table over seeds, with what :attr:`VIEW` shows of other tables."""
+        return self.frames["summary"]
+
+    def summary(self) -> str:
+        """A row per place, over seeds, and the paired differences, as text for a terminal."""
+        lines = self.VIEW.lines(self._rows())
+        if "differences" in self.frames:
+            lines += self.VIEW.differences(self.frames["differences"])
+        return self._told(lines)
+
+    def sentences(self) -> list[str]:
+        """What was asked, what came out at one place, and what differs most there."""
+        if self.QUESTION is None:
+            return super().sentences()
+        return self.QUESTION.sentences(self.frames["summary"], self.frames["differences"])
 
     def __post_init__(self) -> None:
         measured = {table.name for table in self.SCHEMA}

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pandas as pd
 
@@ -37,6 +37,33 @@ LIMITS: Final = (
     "training are not shown."
 )
 """Of sentences on models that were trained here."""
+
+
+class Column(NamedTuple):
+    """A column of a frame as text.
+
+    Attributes:
+        title: its heading.
+        name: in the frame; or two names, the ends of a span like "0.123 to 0.456".
+        how: the format of its values, such as ">8.3f", whose alignment and width are the heading's
+            too; of a span its width and decimals, such as ">14.1".
+        scale: what its numbers are multiplied by.
+    """
+
+    title: str
+    name: str | tuple[str, str]
+    how: str
+    scale: float = 1.0
+
+    def cells(self, frame: pd.DataFrame) -> list[str]:
+        """The text of each row."""
+        if isinstance(self.name, tuple):
+            width, _, digits = self.how.partition(".")
+            low, high = (frame[end] for end in self.name)
+            return [format(one, width) for one in spans(low, high, int(digits), scale=self.scale)]
+        values = frame[self.name]
+        values = values if self.scale == 1.0 else self.scale * values
+        return [format(value, self.how) for value in values.tolist()]
 
 
 def decimal(value: float | None, digits: int, *, sign: bool = False) -> str:
@@ -241,7 +268,7 @@ def most_apart(differences: pd.DataFrame, by: str, *, percent: bool = False) -> 
 
 def differences_told(
     differences: pd.DataFrame,
-    place: Sequence[tuple[str, str, str]],
+    place: Sequence[tuple[Any, ...]],
     unit: str = "points",
     scale: float = 100.0,
     digits: int = 1,
@@ -279,23 +306,20 @@ def differences_told(
     ]
 
 
-def text_table(frame: pd.DataFrame, columns: Iterable[tuple[str, str, str]]) -> list[str]:
+def text_table(frame: pd.DataFrame, columns: Iterable[tuple[Any, ...]]) -> list[str]:
     """A heading line and a line per row of a frame.
 
     Args:
         frame: whose columns are shown.
-        columns: for each its heading, its name in the frame and the format of its values, such as
-            ">8.3f", whose alignment and width are the heading's too. A column is as wide as its
-            widest cell, and stands apart from the one before it. NaN of a number is printed as
-            "nan"; text may be shown instead.
+        columns: :class:`Column` each. A column is as wide as its widest cell, and stands apart from
+            the one before it. NaN of a number is printed as "nan"; text may be shown instead.
     """
     lines = [""] * (len(frame) + 1)
-    for title, name, how in columns:
-        fit = re.match(r"[<>]?\d*", how)
-        cells = [f"{title:{fit[0] if fit else ''}}"]
-        cells += [format(value, how) for value in frame[name].tolist()]
+    for column in (Column(*each) for each in columns):
+        fit = re.match(r"[<>]?\d*", column.how)
+        cells = [f"{column.title:{fit[0] if fit else ''}}", *column.cells(frame)]
         width = max(map(len, cells))
-        side = str.rjust if how.startswith(">") else str.ljust
+        side = str.rjust if column.how.startswith(">") else str.ljust
         cells = [side(cell, width) for cell in cells]
         touch = any(
             line[-1:].strip() and cell[:1].strip() for line, cell in zip(lines, cells, strict=True)

@@ -90,6 +90,14 @@ def differences_of_readings(
     return _corrected(table, [number == one for one in range(number.nunique())])
 
 
+def with_costs(rows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """``rows`` with the parameters of their model and the median seconds of its steps."""
+    costs = runs.groupby("model", sort=False).agg(
+        n_parameters=("n_parameters", "first"), step_seconds=("step_seconds", "median")
+    )
+    return rows.join(costs, on="model")
+
+
 def _paired(
     values: pd.DataFrame, setting: str, place: Sequence[str], pairs: Sequence[tuple[str, str]]
 ) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from interp_compose.papers.shared.grid.shares import summary_of
 from interp_compose.stats.intervals import bootstrap_interval, share_interval
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import LIMITS, interval, listed, spans, text_table
+from interp_compose.studies.core.text import LIMITS, interval, listed, text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -178,17 +178,14 @@ class Codes(StudyResult):
     def summary(self) -> str:
         """R-precision by model and source; whether words and senses have codes of their own; what a
         word keeps in a phrase."""
-        rows = self.frame[self.frame["measure"] == "r_precision"].assign(
-            seeds=lambda rows: spans(rows["smallest"], rows["largest"]),
-            words=lambda rows: spans(rows["words_low"], rows["words_high"]),
-        )
+        rows = self.frame[self.frame["measure"] == "r_precision"]
         columns = (
             ("model", "model", "<16"),
             ("words", "side", "<10"),
             ("named by", "source", "<12"),
             ("R-precision", "mean", ">12.3f"),
-            ("smallest to largest", "seeds", ">21"),
-            ("95 % over words", "words", ">18"),
+            ("smallest to largest", ("smallest", "largest"), ">21.3"),
+            ("95 % over words", ("words_low", "words_high"), ">18.3"),
             ("n", "n", ">8,"),
         )
         lines = ["sememes that are named right, of as many codes as a word has sememes", ""]
@@ -207,7 +204,7 @@ class Codes(StudyResult):
             largest=("auc", "max"),
             n=("n", "first"),
         )
-        rows = rows.assign(seeds=spans(rows["smallest"], rows["largest"])).reset_index()
+        rows = rows.reset_index()
         columns = (
             ("model", "model", "<16"),
             ("layer", "layer", "<7"),
@@ -215,7 +212,7 @@ class Codes(StudyResult):
             ("same", "same", ">8.3f"),
             ("other", "other", ">8.3f"),
             ("AUC", "auc", ">8.3f"),
-            ("smallest to largest", "seeds", ">21"),
+            ("smallest to largest", ("smallest", "largest"), ">21.3"),
             ("n", "n", ">8,"),
         )
         lines = []

@@ -13,7 +13,8 @@ from interp_compose.papers.cat.studies.pretrain.result import told_of_models
 from interp_compose.papers.shared.grid.shares import differences_of_readings, summary_of
 from interp_compose.studies.core.grid import GridResult
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import LIMITS, counted, listed, most_apart, spans, text_table
+from interp_compose.studies.core.text import LIMITS, Column, counted
+from interp_compose.studies.core.view import FIRST, Question, View
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -79,6 +80,31 @@ class EncoderScores(GridResult):
     TABLES = ("scores", "summary", "differences")
     FIGURES = tuple(f"encoders_{metric}" for metric in METRICS)
     RUNS = ("data/: the tasks", "runs/: what each run measured")
+    VIEW = View(
+        "texts and pairs of texts, {seeds}",
+        place=(
+            Column("task", "task", "<12"),
+            Column("tuned", "tuned", "<11"),
+            Column("on", "trained_on", "<12"),
+            Column("share", "share", ">6.2f"),
+            Column("subset", "subset", "<14"),
+            Column("metric", "metric", "<10"),
+            Column("embedding", "embedding", "<11"),
+            Column("model", "model", "<16"),
+            Column("output", "output", "<8"),
+        ),
+        values=(
+            Column("mean", "mean", ">7.3f"),
+            Column("smallest to largest", ("smallest", "largest"), ">21.3"),
+            Column("n", "n", ">8,"),
+        ),
+    )
+    QUESTION = Question(
+        "how well vectors of pre-trained encoders serve {task} ({subset}, {metric}, {embedding}, "
+        "n {n:,})",
+        by="reading",
+        at=dict.fromkeys(MEASURE, FIRST),
+    )
 
     @classmethod
     def from_rows(
@@ -137,26 +163,9 @@ class EncoderScores(GridResult):
 
     def summary(self) -> str:
         """A row per model, output and measure."""
-        rows = self.frame.assign(seeds=spans(self.frame["smallest"], self.frame["largest"]))
-        columns = (
-            ("task", "task", "<12"),
-            ("tuned", "tuned", "<11"),
-            ("on", "trained_on", "<12"),
-            ("share", "share", ">6.2f"),
-            ("subset", "subset", "<14"),
-            ("metric", "metric", "<10"),
-            ("embedding", "embedding", "<11"),
-            ("model", "model", "<16"),
-            ("output", "output", "<8"),
-            ("mean", "mean", ">7.3f"),
-            ("smallest to largest", "seeds", ">21"),
-            ("n", "n", ">8,"),
-        )
-        seeds = len(self.config["seeds"])
-        sample = self.config.get("sample", "")
-        lines = [f"texts and pairs of texts, {seeds} seed{'s' * (seeds > 1)}{sample}", ""]
         order = ["task", "metric", "tuned", "trained_on", "share", "subset", "embedding"]
-        lines += text_table(rows.sort_values(order, kind="stable"), columns)
+        seeds = counted(len(self.config["seeds"]), "seeds") + self.config.get("sample", "")
+        lines = self.VIEW.lines(self.frame.sort_values(order, kind="stable"), seeds=seeds)
         n_missing = int(self.frames["scores"]["value"].isna().sum())
         if n_missing:
             lines += ["", f"{n_missing} values do not exist: all vectors are the same"]
@@ -169,20 +178,10 @@ class EncoderScores(GridResult):
         """The first measure of each model and output, and what differs most there."""
         if self.frame.empty:
             return ["No value exists: all vectors are the same.", LIMITS]
-        first = self.frame.iloc[0]
-        rows, differences = (
-            frame[(frame[[*MEASURE]] == first[[*MEASURE]]).all(axis=1)]
-            for frame in (self.frame, self.differences)
-        )
-        measures = len(self.frame[[*MEASURE]].drop_duplicates())
-        return [
-            f"Asked: how well vectors of pre-trained encoders serve {first['task']} "
-            f"({first['subset']}, {first['metric']}, {first['embedding']}, n {first['n']:,}); "
-            f"{listed(rows.assign(name=rows['model'] + ' ' + rows['output']), 'name')}.",
-            *most_apart(differences, "reading"),
-            f"That is one of {counted(measures, 'measures')}, the others are in the tables. "
-            f"{LIMITS}",
-        ]
+        *sentences, limits = super().sentences()
+        n_measures = len(self.frame[[*MEASURE]].drop_duplicates())
+        others = f"That is one of {counted(n_measures, 'measures')}, the others are in the tables."
+        return [*sentences, f"{others} {limits}"]
 
     def figures(self) -> dict[str, ChartFigure]:
         """Each metric by model and output."""

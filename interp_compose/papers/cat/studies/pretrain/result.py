@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final
 import pandas as pd
 
 from interp_compose._public import public
-from interp_compose.papers.shared.grid.shares import differences_of_readings, summary_of
+from interp_compose.papers.shared.grid.shares import differences_of_readings, summary_of, with_costs
 from interp_compose.studies.core.grid import GridResult
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import LIMITS, decimal, listed, most_apart, spans, text_table
+from interp_compose.studies.core.text import LIMITS, Column, decimal
+from interp_compose.studies.core.view import Question, View
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -97,7 +98,6 @@ COMPOSED: Final = {
     "mlp": "-mlp: no codes (control)",
 }
 """What a subtitle says of models, by name or by its end."""
-SHOWN: Final = ("masked_loss", "masked_accuracy", "next_accuracy")
 
 
 @public
@@ -111,6 +111,24 @@ class Pretrained(GridResult):
         *("summary", "differences"),
     )
     FIGURES = ("pretrain_curve", "pretrain_codes")
+    VIEW = View(
+        "{n:,} masked tokens of held-out documents: means, smallest to largest seed",
+        place=(Column("model", "model", "<11"), Column("output", "output", "<8")),
+        values=(
+            Column("masked loss", "masked_loss", ">12.4f"),
+            Column("seeds", ("smallest", "largest"), ">14.3"),
+            Column("masked right, %", "masked_accuracy", ">17.2f", 100.0),
+            Column("next right, %", "next_accuracy", ">15.2f", 100.0),
+            Column("parameters", "n_parameters", ">13,"),
+            Column("ms a step", "step_seconds", ">11.1f", 1e3),
+        ),
+    )
+    QUESTION = Question(
+        "how well encoders predict {n:,} masked tokens of held-out documents (nats a token)",
+        by="reading",
+        at={"measure": "masked_loss"},
+        limits=f"Whether their vectors follow meaning is not asked here, but by encoders. {LIMITS}",
+    )
 
     def computed(self) -> dict[str, pd.DataFrame]:
         """The means over seeds, and how models and outputs differ."""
@@ -167,34 +185,16 @@ class Pretrained(GridResult):
         """
         return self.frames["codes"]
 
+    def _rows(self) -> pd.DataFrame:
+        place = ["model", "output"]
+        wide = self.frame.pivot_table(index=place, columns="measure", values="mean", sort=False)
+        losses = self.frame[self.frame["measure"] == "masked_loss"]
+        ends = losses[[*place, "smallest", "largest", "n"]]
+        return with_costs(wide.reset_index().merge(ends), self.frames["runs"])
+
     def summary(self) -> str:
         """A row per model and output, and one for each block's codes."""
-        runs = self.frames["runs"].groupby("model", sort=False)
-        size, seconds = runs["n_parameters"].first(), runs["step_seconds"].median()
-        wide = self.frame.pivot_table(
-            index=["model", "output"], columns="measure", values="mean", sort=False
-        ).reset_index()
-        losses = self.frame[self.frame["measure"] == "masked_loss"]
-        rows = wide.merge(losses[["model", "output", "smallest", "largest"]]).assign(
-            parameters=wide["model"].map(size),
-            milliseconds=1e3 * wide["model"].map(seconds),
-        )
-        for name in SHOWN[1:]:
-            rows[name] *= 100
-        rows["seeds"] = spans(rows["smallest"], rows["largest"])
-        columns = (
-            ("model", "model", "<11"),
-            ("output", "output", "<8"),
-            ("masked loss", "masked_loss", ">12.4f"),
-            ("seeds", "seeds", ">14"),
-            ("masked right, %", "masked_accuracy", ">17.2f"),
-            ("next right, %", "next_accuracy", ">15.2f"),
-            ("parameters", "parameters", ">13,"),
-            ("ms a step", "milliseconds", ">11.1f"),
-        )
-        n = int(losses["n"].iloc[0])
-        head = f"{n:,} masked tokens of held-out documents: means, smallest to largest seed"
-        return self._told([head, "", *text_table(rows, columns), *self._codes()])
+        return self._told([*self.VIEW.lines(self._rows()), *self._codes()])
 
     def _codes(self) -> list[str]:
         if self.codes.empty:
@@ -224,17 +224,6 @@ class Pretrained(GridResult):
             f"{'s' * (len(layers) > 1)} {', '.join(map(str, layers))} (alike by more than "
             f"{ALIKE}), so that composed vectors hardly tell words apart"
             for (model, seed), layers in runs.items()
-        ]
-
-    def sentences(self) -> list[str]:
-        """The loss of masked tokens of each model and output, and what differs most."""
-        rows = self.frame[self.frame["measure"] == "masked_loss"]
-        return [
-            f"Asked: how well encoders predict {int(rows['n'].iloc[0]):,} masked tokens of "
-            "held-out documents (nats a token); "
-            f"{listed(rows.assign(name=rows['model'] + ' ' + rows['output']), 'name')}.",
-            *most_apart(self.differences, "reading"),
-            f"Whether their vectors follow meaning is not asked here, but by encoders. {LIMITS}",
         ]
 
     def figures(self) -> dict[str, ChartFigure]:

@@ -137,13 +137,12 @@ class ConceptGraphs(GridResult):
 
     def summary(self) -> str:
         """The failure mode at each init rate, and a row per init rate and node."""
-        rows = self.frame.assign(share=100 * self.frame["mean"])
-        wide = rows.pivot_table(
-            index=["setting", "node", "trained"], columns="kind", values="share", sort=False
+        wide = self.frame.pivot_table(
+            index=["setting", "node", "trained"], columns="kind", values="mean", sort=False
         ).reset_index()
         wide["trained"] = ["yes" if trained else "no" for trained in wide["trained"]]
         wide["asked"] = [described(node) for node in wide["node"]]
-        kinds = [(kind, kind, ">8.1f") for kind in KINDS]
+        kinds = [(kind, kind, ">8.1f", 100.0) for kind in KINDS]
         columns = [
             ("setting", "setting", "<10"), ("node", "node", "<6"), ("asked for", "asked", "<22"),
             ("trained", "trained", "<8"), *kinds,

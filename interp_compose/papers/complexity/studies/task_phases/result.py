@@ -22,14 +22,8 @@ from interp_compose.papers.complexity.grid.settings import (
 from interp_compose.papers.shared.grid.shares import ALL, differences_of, shares_of, summary_of
 from interp_compose.studies.core.grid import GridResult
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import (
-    LIMITS,
-    differences_told,
-    listed,
-    most_apart,
-    spans,
-    text_table,
-)
+from interp_compose.studies.core.text import Column
+from interp_compose.studies.core.view import LARGEST, LAST, Question, View
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -75,6 +69,28 @@ class TaskPhases(GridResult):
         "task_phases_steps",
         "task_phases_square",
     )
+    VIEW = View(
+        "sequences that are right, in per cent: mean, smallest to largest seed",
+        place=(
+            Column("setting", "setting", "<20"),
+            Column("size", "size", ">8"),
+            Column("split", "split", ">8"),
+        ),
+        values=(
+            Column("right", "mean", ">8.2f", 100.0),
+            Column("seeds", ("smallest", "largest"), ">14.1", 100.0),
+            Column("stable rank", "stable_rank", ">13.2f"),
+            Column("n", "n", ">8"),
+        ),
+        where=f"kind == '{ALL}'",
+    )
+    QUESTION = Question(
+        "whether a small initialisation, or more weight decay, makes a decoder find the rule; "
+        "right of split {split}, after {size:,} training sequences",
+        by="setting",
+        at={"split": LAST, "kind": ALL, "size": LARGEST},
+        percent=True,
+    )
 
     def computed(self) -> dict[str, pd.DataFrame]:
         """The shares over seeds, and how settings differ."""
@@ -106,6 +122,11 @@ class TaskPhases(GridResult):
         """
         return self.frames["differences"]
 
+    def _rows(self) -> pd.DataFrame:
+        place = ["init_rate", "weight_decay", "size"]
+        runs = self.frames["runs"].groupby(place, as_index=False, dropna=False)
+        return self.frame.merge(runs["stable_rank"].mean(), on=place)
+
     def epochs_to_fit(self, loss: float = FITTED) -> pd.DataFrame:
         """How many epochs each run needs until its training loss is as low (complexity control,
         Fig. 7E: convergence).
@@ -129,50 +150,6 @@ class TaskPhases(GridResult):
         first = fits.groupby(run, as_index=False, dropna=False)[["epoch", "step"]].min()
         rows = epochs[run].drop_duplicates().merge(first, on=run, how="left")
         return rows.rename(columns={"epoch": "epochs", "step": "steps"})
-
-    def summary(self) -> str:
-        """A row per setting, size and split."""
-        place = ["init_rate", "weight_decay", "size"]
-        ranks = (
-            self.frames["runs"].groupby(place, as_index=False, dropna=False)["stable_rank"].mean()
-        )
-        overall = self.frame[self.frame["kind"] == ALL].merge(ranks, on=place)
-        rows = overall.assign(
-            mean=100 * overall["mean"],
-            seeds=spans(overall["smallest"], overall["largest"], 1, scale=100.0),
-        )
-        shown = (
-            ("setting", "setting", "<20"),
-            ("size", "size", ">8"),
-            ("split", "split", ">8"),
-        )
-        columns = (
-            *shown,
-            ("right", "mean", ">8.2f"),
-            ("seeds", "seeds", ">14"),
-            ("stable rank", "stable_rank", ">13.2f"),
-            ("n", "n", ">8"),
-        )
-        head = "sequences that are right, in per cent: mean, smallest to largest seed"
-        overall = self.differences[self.differences["kind"] == ALL]
-        comparisons = differences_told(overall, shown)
-        return self._told([head, "", *text_table(rows, columns), *comparisons])
-
-    def sentences(self) -> list[str]:
-        """What each setting gets right of the last split with the largest training set, and what
-        differs most."""
-        split, size = self.frame["split"].iloc[-1], self.frame["size"].max()
-        rows, differences = (
-            frame[(frame["split"] == split) & (frame["kind"] == ALL) & (frame["size"] == size)]
-            for frame in (self.frame, self.differences)
-        )
-        return [
-            "Asked: whether a small initialisation, or more weight decay, makes a decoder find the "
-            f"rule; right of split {split}, after {size:,} training sequences; "
-            f"{listed(rows, 'setting', percent=True)}.",
-            *most_apart(differences, "setting", percent=True),
-            LIMITS,
-        ]
 
     def figures(self) -> dict[str, ChartFigure]:
         """Accuracy by size of the training set, and over training with the largest size; by init

@@ -23,14 +23,8 @@ from interp_compose.papers.complexity.grid.settings import (
 from interp_compose.papers.shared.grid.shares import differences_of, summary_of
 from interp_compose.studies.core.grid import GridResult
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import (
-    LIMITS,
-    differences_told,
-    listed,
-    most_apart,
-    spans,
-    text_table,
-)
+from interp_compose.studies.core.text import LIMITS, Column
+from interp_compose.studies.core.view import LARGEST, Question, View
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -87,6 +81,27 @@ class TextPhases(GridResult):
     SCHEMA = (RUNS, HELD_OUT, CURVE)
     TABLES = ("runs", "held_out", "curve", "summary", "differences")
     FIGURES = ("text_phases_perplexity", "text_phases_curve", "text_phases_map")
+    VIEW = View(
+        "perplexity of {n:,} held-out tokens: mean, smallest to largest seed",
+        place=(Column("setting", "setting", "<20"), Column("size", "size", ">12")),
+        values=(
+            Column("perplexity", "mean", ">12.2f"),
+            Column("seeds", ("smallest", "largest"), ">18.2"),
+            Column("nats a token", "loss", ">14.4f"),
+            Column("bits a byte", "bits_per_byte", ">13.4f"),
+            Column("stable rank", "stable_rank", ">13.2f"),
+        ),
+        unit="nats a token",
+        scale=1.0,
+        digits=3,
+    )
+    QUESTION = Question(
+        "whether a small initialisation, or more weight decay, lowers the perplexity of held-out "
+        "text; after {size:,} training tokens",
+        by="setting",
+        at={"measure": "perplexity", "size": LARGEST},
+        limits=f"Differences are in nats a token. {LIMITS}",
+    )
 
     def computed(self) -> dict[str, pd.DataFrame]:
         """The means over seeds, and how settings differ."""
@@ -120,39 +135,14 @@ class TextPhases(GridResult):
         """
         return self.frames["differences"]
 
-    def summary(self) -> str:
-        """A row per setting and size."""
+    def _rows(self) -> pd.DataFrame:
         ranks = self.frames["runs"].groupby([*SETTING[1:]], as_index=False)["stable_rank"].mean()
         measured = dict(list(self.frame.groupby("measure")))
         rows = measured["perplexity"].merge(ranks, on=[*SETTING[1:]])
         for name in ("loss", "bits_per_byte"):
             means = measured[name].rename(columns={"mean": name})
             rows = rows.merge(means[[*SETTING, name]], on=[*SETTING])
-        rows["seeds"] = spans(rows["smallest"], rows["largest"], 2)
-        shown = (("setting", "setting", "<20"), ("size", "size", ">12"))
-        columns = (
-            *shown,
-            ("perplexity", "mean", ">12.2f"),
-            ("seeds", "seeds", ">18"),
-            ("nats a token", "loss", ">14.4f"),
-            ("bits a byte", "bits_per_byte", ">13.4f"),
-            ("stable rank", "stable_rank", ">13.2f"),
-        )
-        n = int(rows["n"].iloc[0])
-        head = f"perplexity of {n:,} held-out tokens: mean, smallest to largest seed"
-        differences = differences_told(self.differences, shown, "nats a token", scale=1.0, digits=3)
-        return self._told([head, "", *text_table(rows, columns), *differences])
-
-    def sentences(self) -> list[str]:
-        """The perplexity of each setting with the most training tokens, and what differs most."""
-        size = self.frame["size"].max()
-        rows = self.frame.query("measure == 'perplexity' and size == @size")
-        return [
-            "Asked: whether a small initialisation, or more weight decay, lowers the perplexity of "
-            f"held-out text; after {size:,} training tokens; {listed(rows, 'setting')}.",
-            *most_apart(self.differences.query("size == @size"), "setting"),
-            f"Differences are in nats a token. {LIMITS}",
-        ]
+        return rows
 
     def figures(self) -> dict[str, ChartFigure]:
         """Perplexity by training tokens, and the loss over training with the most of them; by init

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Final
 import pandas as pd
 
 from interp_compose._public import public
-from interp_compose.papers.shared.grid.shares import ALL, differences_of, shares_of, summary_of
+from interp_compose.papers.shared.grid.shares import (
+    ALL,
+    differences_of,
+    shares_of,
+    summary_of,
+    with_costs,
+)
 from interp_compose.studies.core.grid import GridResult
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import (
-    LIMITS,
-    differences_told,
-    listed,
-    most_apart,
-    spans,
-    text_table,
-)
+from interp_compose.studies.core.text import Column
+from interp_compose.studies.core.view import LAST, Question, View
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -84,6 +84,26 @@ class Generalisation(GridResult):
         "generalise_reads",
         "generalise_reads_kinds",
     )
+    VIEW = View(
+        "sequences that are right, in per cent: mean, 95 % interval, smallest to largest seed",
+        place=(Column("model", "model", "<24"), Column("split", "split", "<8")),
+        values=(
+            Column("mean", "mean", ">7.2f", 100.0),
+            Column("interval", ("low", "high"), ">16.1", 100.0),
+            Column("seeds", ("smallest", "largest"), ">14.1", 100.0),
+            Column("n", "n", ">8"),
+            Column("parameters", "n_parameters", ">12,"),
+            Column("ms a step", "step_seconds", ">11.1f", 1e3),
+        ),
+        where=f"kind == '{ALL}'",
+    )
+    QUESTION = Question(
+        "what encoder–decoders get right of {n:,} sequences that training does not show, split "
+        "{split}",
+        by="model",
+        at={"split": LAST, "kind": ALL},
+        percent=True,
+    )
 
     def computed(self) -> dict[str, pd.DataFrame]:
         """The shares over seeds, and how models differ."""
@@ -126,51 +146,8 @@ class Generalisation(GridResult):
         """
         return self.frames["reads"]
 
-    def summary(self) -> str:
-        """A row per model and split, and the differences to the first model."""
-        runs = self.frames["runs"].groupby("model", sort=False)
-        size, seconds = runs["n_parameters"].first(), runs["step_seconds"].median()
-        overall = self.frame[self.frame["kind"] == ALL]
-        rows = overall.assign(
-            parameters=overall["model"].map(size),
-            milliseconds=1e3 * overall["model"].map(seconds),
-            interval=spans(overall["low"], overall["high"], 1, scale=100.0),
-            seeds=spans(overall["smallest"], overall["largest"], 1, scale=100.0),
-            mean=100 * overall["mean"],
-        )
-        shown = (("model", "model", "<24"), ("split", "split", "<8"))
-        lines = [
-            "sequences that are right, in per cent: mean, 95 % interval, smallest to largest seed",
-            "",
-            *text_table(
-                rows,
-                (
-                    *shown,
-                    ("mean", "mean", ">7.2f"),
-                    ("interval", "interval", ">16"),
-                    ("seeds", "seeds", ">14"),
-                    ("n", "n", ">8"),
-                    ("parameters", "parameters", ">12,"),
-                    ("ms a step", "milliseconds", ">11.1f"),
-                ),
-            ),
-        ]
-        overall = self.differences[self.differences["kind"] == ALL]
-        return self._told([*lines, *differences_told(overall, shown)])
-
-    def sentences(self) -> list[str]:
-        """What each model gets right of the last split, and what differs most."""
-        split = self.frame["split"].iloc[-1]
-        rows, differences = (
-            frame[(frame["split"] == split) & (frame["kind"] == ALL)]
-            for frame in (self.frame, self.differences)
-        )
-        return [
-            f"Asked: what encoder–decoders get right of {int(rows['n'].iloc[0]):,} sequences that "
-            f"training does not show, split {split}; {listed(rows, 'model', percent=True)}.",
-            *most_apart(differences, "model", percent=True),
-            LIMITS,
-        ]
+    def _rows(self) -> pd.DataFrame:
+        return with_costs(self.frame, self.frames["runs"])
 
     def figures(self) -> dict[str, ChartFigure]:
         """Accuracy by split, by type where there are types, and over training; what fuse-attention
