@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from inspect import unwrap
+from inspect import signature, unwrap
 from numbers import Integral
 from types import FrameType
 from typing import Any
@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Bool
-from torch import Tensor
+from torch import Tensor, nn
 
 from interp_compose.errors import InterventionError
 from interp_compose.interventions.pooling import PooledLayout
@@ -21,9 +21,11 @@ from interp_compose.interventions.select import (
     Positions,
     as_list,
     numbered,
+    refuse_padding,
     resolve_positions,
     warn_of_none,
 )
+from interp_compose.models.hooks import Installed
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.recompute import recalled
 from interp_compose.types import Side
@@ -83,9 +85,8 @@ def _n_cached(argument: Any) -> int:
     return 0 if past is None else int(past.shape[1])
 
 
-def _in_pieces() -> str | None:
-    """The option by which the running generate of Hugging Face's, if there is one, gives a model
-    something other than the whole prompt first.
+def _generation() -> Mapping[str, Any]:
+    """The local names of Hugging Face's generate, where it runs the model; else empty.
 
     The modules see shapes alone, in which a last piece of one token is like a token that was
     generated, so that the call itself is read.
@@ -96,13 +97,18 @@ def _in_pieces() -> str | None:
     frame: FrameType | None = sys._getframe()
     while frame is not None and frame.f_code is not generate:
         frame = frame.f_back
-    if frame is None:
-        return None
-    config, options = frame.f_locals.get("generation_config"), frame.f_locals.get("kwargs", {})
+    return {} if frame is None else frame.f_locals
+
+
+def _in_pieces() -> str | None:
+    """The option by which the running generate, if there is one, gives a model something other than
+    the whole prompt first."""
+    call = _generation()
+    config, options = call.get("generation_config"), call.get("kwargs", {})
     for name in ("prefill_chunk_size", "prompt_lookup_num_tokens", "assistant_early_exit"):
         if getattr(config, name, None) is not None or options.get(name) is not None:
             return name
-    return None if frame.f_locals.get("assistant_model") is None else "assistant_model"
+    return None if call.get("assistant_model") is None else "assistant_model"
 
 
 class CallPositions:
@@ -111,8 +117,9 @@ class CallPositions:
     A call through the model's own surface is announced by :meth:`of_call`. Of one that bypasses it
     (``model.lens.generate``) only the shape is known: numbers and tensors then count the prompt,
     which is the first call's, tokens that are generated later are none of them, and padding is
-    ignored. Numbers from the end are refused where Hugging Face's generate fills a prompt in pieces
-    or adds drafts to it; whoever calls the module piece by piece makes the first piece the prompt.
+    what the attention mask of that call says. Numbers from the end are refused where Hugging Face's
+    generate fills a prompt in pieces or adds drafts to it; whoever calls the module piece by piece
+    makes the first piece the prompt.
 
     ``chosen``: whether any call so far had such a position.
     """
@@ -123,23 +130,49 @@ class CallPositions:
         self._of_call: Tensor | None = None
         self._prompt: Tensor | None = None  # flags of a prompt that bypassed the surface
         self._cached = 0  # positions in the cache from which such a call goes on
+        self._mask: Tensor | None = (
+            None  # the attention mask [batch pos] that such a call was given
+        )
         self.chosen = False
 
     @contextmanager
     def counting(self) -> Iterator[None]:
-        """The positions before each call that bypasses the surface are counted, for the length of
-        a ``with`` block."""
+        """The cache and the mask of each call that bypasses the surface are noted, for the length
+        of a ``with`` block."""
 
         def count(block: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> None:
             self._cached = max(map(_n_cached, (*args, *options.values())), default=0)
 
         # Whoever runs the model runs its first block, and gives it the cache, if there is one.
         first = self.model.blocks[0]
-        handle = first.register_forward_pre_hook(count, with_kwargs=True)
+        watched: list[tuple[nn.Module, Any]] = [(first, count)]
+
+        def note(module: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> None:
+            given = signature(module.forward).bind_partial(*args, **options).arguments
+            mask = {**given, **given.get("kwargs", {})}.get("attention_mask")
+            if mask is not None and not (isinstance(mask, Tensor) and mask.ndim == 2):
+                # Made for attention alone; generate has the one of the prompt.
+                mask = _generation().get("model_kwargs", {}).get("attention_mask", self._mask)
+            self._mask = mask
+
+        lens: Any = self.model.lens
+        whole = getattr(lens, "original_model", lens)
+        modules = dict.fromkeys([lens, whole, getattr(whole, "base_model", whole)])
+        watched += [(module, note) for module in modules]
+        installed = [
+            Installed(
+                module,
+                module.register_forward_pre_hook(hook, with_kwargs=True),
+                f"an intervention at {self.name}",
+                "_forward_pre_hooks",
+            )
+            for module, hook in watched
+        ]
         try:
             yield
         finally:
-            handle.remove()
+            for hook in installed:
+                hook.handle.remove()
 
     @contextmanager
     def of_call(self, tokens: Tensor, mask: Tensor) -> Iterator[Bool[Tensor, "batch pos"]]:
@@ -247,6 +280,8 @@ class CallPositions:
             return torch.ones((batch, length), dtype=torch.bool, device=device)
         if fresh:  # else the prompt of an earlier call goes on
             self._prompt = self._counted(batch, length, device)
+            if self._mask is not None and self._mask.shape == self._prompt.shape:
+                refuse_padding(self._prompt & ~self._mask.to(device).bool(), self.name)
         if self._prompt is None:
             raise InterventionError(
                 "the model goes on from a cache that was filled outside the `with` block, or has a "

@@ -211,7 +211,11 @@ def mask_attention(
         with pairs.of_call(tokens, mask):
             yield
 
-    with model.open_blocks.preparing(prepare, "mask_attention"), model.editing_attention(edits):
+    with (
+        pairs.counting(),
+        model.open_blocks.preparing(prepare, "mask_attention"),
+        model.editing_attention(edits),
+    ):
         yield record
     if pairs.chosen and record.n_cut == 0:
         raise InterventionError(
@@ -231,6 +235,12 @@ class _Pairs:
         self._cached: dict[AttentionSite, int] = {}  # positions in a cache after its last call
         self.chosen = False
         """Whether any call so far had both queries and keys."""
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """See :meth:`.CallPositions.counting`."""
+        with self._keys.counting(), self._queries.counting():
+            yield
 
     @contextmanager
     def of_call(self, tokens: Tensor, mask: Tensor) -> Iterator[None]:

@@ -127,7 +127,7 @@ def _positions(
                 f"{list(tokens.shape)}; make them from the batch that you run."
             )
         chosen = positions.to(tokens.device)
-        _refuse_padding(chosen & ~valid, name)
+        refuse_padding(chosen & ~valid, name)
         return chosen
     listed = as_list(positions)
     chosen = torch.zeros_like(valid)
@@ -139,7 +139,7 @@ def _positions(
             chosen[row, real[places]] = True
         return chosen
     chosen[:, numbered(listed, tokens.shape[1], name)] = True
-    _refuse_padding(chosen & ~valid, name)
+    refuse_padding(chosen & ~valid, name)
     return chosen
 
 
@@ -254,7 +254,7 @@ def numbered(listed: Sequence[Any], length: int, name: str) -> list[int]:
     """Numbers as they count from the start of a sequence of ``length`` positions.
 
     Raises:
-        PositionError: beyond the sequence.
+        PositionError: beyond the sequence, or a number twice.
     """
     for position in listed:
         if not -length <= position < length:
@@ -262,10 +262,15 @@ def numbered(listed: Sequence[Any], length: int, name: str) -> list[int]:
                 f"{name}: position {position} is beyond a sequence of {length}; expected "
                 f"{-length} … {length - 1}."
             )
+    if len({*listed}) < len(listed):
+        raise PositionError(
+            f"{name}={list(listed)} name a position more than once; expected each once. A mask is "
+            "a boolean tensor [batch pos]."
+        )
     return [int(position) % length for position in listed]
 
 
-def _refuse_padding(in_padding: Bool[Tensor, "batch pos"], name: str) -> None:
+def refuse_padding(in_padding: Bool[Tensor, "batch pos"], name: str) -> None:
     if bool(in_padding.any()):
         row, position = in_padding.nonzero()[0].tolist()
         raise PositionError(

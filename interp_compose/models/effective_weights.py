@@ -266,3 +266,31 @@ def _function(module: nn.Module) -> Callable[[Tensor], Tensor]:
     tensors = (*module.named_parameters(), *module.named_buffers())
     state = {name: one.double() if one.is_floating_point() else one for name, one in tensors}
     return lambda x: functional_call(twin, state, (x,))
+
+
+def check_looked_up(lens: Any, name: str, table: Tensor) -> None:
+    """Refuse the ``W_E`` of an encoder–decoder whose stacks look tokens up in another table.
+
+    T5's each have an embedding of their own, whose weight is tied to that of ``shared``, the one
+    that TransformerLens shows, until one of them is replaced or adapted.
+
+    Raises:
+        CapabilityError: names the stack.
+    """
+    whole: Any = getattr(lens, "original_model", None)
+    if name != "W_E" or not getattr(getattr(whole, "config", None), "is_encoder_decoder", False):
+        return
+    shown = lens.embed
+    stacks = {"encoder": whole.get_encoder(), "decoder": whole.get_decoder()}
+    if hasattr(lens, "decoder_embed"):  # W_E_target is shown by itself
+        del stacks["decoder"]
+    for side, stack in stacks.items():
+        module = stack.get_input_embeddings()
+        weight: Any = getattr(module, "weight", None)
+        is_tied = type(module) is nn.Embedding and weight.data_ptr() == table.data_ptr()
+        if module is not shown and not is_tied:
+            raise CapabilityError(
+                f"the {side} looks tokens up in a table of its own (replaced, or "
+                "with an adapter), and TransformerLens shows the one that both shared. Read it "
+                "from model.state_dict(), or merge the adapter before loading."
+            )

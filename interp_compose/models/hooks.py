@@ -45,6 +45,8 @@ class HookLog:
                 _check_result(result, activation, name)
                 if isinstance(result, nn.Parameter):  # a module that keeps it would take it over
                     result = result.view_as(result)
+            if activation.is_inference():  # which counts no edits in place
+                self._returned.add(name)
             in_place = _version(activation) != version
             if in_place and (result is None or result is activation):
                 # Norms of TransformerLens take an edit for one by the tensor that a hook returns.
@@ -74,7 +76,8 @@ class HookLog:
 
     @property
     def read(self) -> list[str]:
-        """Hook points at which every function only looked: it returned None, and edited nothing."""
+        """Hook points at which every function only looked: it returned None, and edited nothing,
+        as far as that is counted."""
         fired = {name for name, fired in self._fired.items() if fired}
         return sorted(fired - self._edited - self._returned)
 

@@ -17,7 +17,7 @@ from interp_compose.models.block import intervention
 from interp_compose.models.capabilities import Capabilities
 from interp_compose.models.capture import captured
 from interp_compose.models.copying import copy_model
-from interp_compose.models.effective_weights import INSERTED, acting, tell_of_hooks
+from interp_compose.models.effective_weights import INSERTED, acting, check_looked_up, tell_of_hooks
 from interp_compose.models.generate import generated
 from interp_compose.models.hooks import check_call
 from interp_compose.models.proofs import Proofs
@@ -393,6 +393,7 @@ class LensModel(BaseModel):
             )
         if not isinstance(weight, Tensor):
             raise CapabilityError(f"{self.architecture} has no weight {name!r}.")
+        check_looked_up(self.lens, name, weight)
         return weight
 
     def state_dict(self) -> Mapping[str, Tensor]:

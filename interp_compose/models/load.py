@@ -154,7 +154,7 @@ def load_model(
     if isinstance(source, nn.Module) and hasattr(source, "config"):
         check_wrappable(source)
         config: Any = source.config
-        name = str(config.name_or_path or type(source).__name__)
+        name = _name_of(source)
         if is_encoder(config):
             return encoder_around(source, name=name, tokenizer=tokenizer)
         try:
@@ -168,6 +168,23 @@ def load_model(
         "model, a TransformerBridge, a SmallDecoder, SmallSeq2Seq or SmallEncoder, or a "
         "HookedTransformer with transformer-lens 3.9."
     )
+
+
+def _name_of(module: Any) -> str:
+    """What an object is called: what it was loaded by, as far as its weights are still those.
+
+    A config keeps the name that it was read with, whatever the weights are; transformers marks
+    each weight that it has read, and PyTorch counts what is written into one.
+    """
+    kind, name = type(module).__name__, str(module.config.name_or_path or "")
+    weights = list(module.parameters())
+    n_read = sum(getattr(weight, "_is_hf_initialized", False) for weight in weights)
+    if not name:
+        return kind
+    if not n_read:
+        return f"{kind} by the config of {name}"
+    is_as_read = n_read == len(weights) and not any(weight._version for weight in weights)
+    return name if is_as_read else f"{name}, weights changed"
 
 
 def _compared(

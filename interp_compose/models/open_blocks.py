@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from interp_compose.errors import InterventionError, OptionError, did_you_mean
+from interp_compose.errors import InterventionError, OptionError, did_you_mean, warn
 from interp_compose.models.attention import is_edited
 from interp_compose.models.exclusive import Exclusive
 from interp_compose.models.found_hooks import found_hooks, of_the_user
@@ -158,6 +158,13 @@ class OpenBlocks:
                 f"hooks on {silent} never fired on {model.name!r} ({model.architecture}). Run "
                 "the model inside the `with` block; if you did, this architecture does not pass "
                 "through that hook point, and ic.audit(model).frame lists those that fire."
+            )
+        if version is not None and log.read:
+            warn(
+                f"hooks on {log.read}, version {version!r}, edited nothing: they returned None and "
+                "wrote nothing into the activation. Return the edited tensor, or assign, as in "
+                "x[:, [1, 2]] = 0: x[:, [1, 2]].mul_(0) writes into a copy. Leave version out of "
+                "hooks that only read.",
             )
 
     @contextmanager

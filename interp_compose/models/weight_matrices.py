@@ -23,7 +23,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp_compose.errors import CapabilityError
-from interp_compose.models.effective_weights import HOLDERS, acting, holders, tell_of_hooks, wrapped
+from interp_compose.models.effective_weights import (
+    HOLDERS,
+    acting,
+    check_looked_up,
+    holders,
+    tell_of_hooks,
+    wrapped,
+)
 from interp_compose.models.lens_model import LensModel
 
 BY_HEAD: Final = ("W_Q", "W_K", "W_V", "W_O")
@@ -173,6 +180,7 @@ def _stored(model: LensModel) -> Iterator[tuple[int, str, Tensor, Any]]:
     for name in EMBEDDINGS:
         table = _table(model, name)
         if table is not None:
+            check_looked_up(lens, name, table)
             yield EMBEDDING, name, table, getattr(lens, EMBEDDINGS[name])
     for layer, block in enumerate(model.blocks):
         sites = [site.name for site in model.attention_sites(layer)]

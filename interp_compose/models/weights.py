@@ -38,7 +38,7 @@ def write_weights(model: LensModel, path: Path) -> str:
         name: tensor.detach().to("cpu").contiguous().clone()
         for name, tensor in model.state_dict().items()
     }
-    metadata = {"architecture": model.architecture}
+    metadata = {"architecture": model.architecture, "name": model.name}
     if adapters := _adapters(model):
         metadata["adapters"] = adapters
     return write_safetensors(state, path.parent, lambda sha: path.name, metadata)[1]
@@ -46,7 +46,8 @@ def write_weights(model: LensModel, path: Path) -> str:
 
 @public
 def load_weights(model: LensModel, path: str | Path) -> None:
-    """Put weights saved by :func:`save_weights` into ``model``, after checking their SHA-256.
+    """Put weights saved by :func:`save_weights` into ``model``, after checking their SHA-256; it
+    then has the name of the model that they were saved from.
 
     Raises:
         OptionError: ``path`` names no file.
@@ -67,16 +68,17 @@ def read_weights(model: LensModel, path: Path) -> None:
     try:
         state = load_file(path, device=str(model.device))
         with safe_open(path, "pt") as file:
-            adapters = (file.metadata() or {}).get("adapters", "")
+            metadata = file.metadata() or {}
     except SafetensorError as broken:
         raise CorruptFileError(f"{path} is no safetensors file ({broken})") from broken
-    if adapters != _adapters(model):
+    if metadata.get("adapters", "") != _adapters(model):
         raise InputError(
             f"{path.name} was saved with adapters in another state than those of {model.name!r} "
             "(merged, disabled, active or scaled otherwise), with which the same weights are "
             "another model; bring them into that state first."
         )
     model.load_state_dict(state)
+    model.name = metadata.get("name") or f"{model.name}, weights of {path.name}"
 
 
 def _adapters(model: LensModel) -> str:

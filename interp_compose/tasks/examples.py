@@ -16,6 +16,7 @@ from interp_compose.types import Example, Span
 ExampleRow = Example | Row
 """What a study takes for an example; of two texts in a row the second is the answer."""
 ExampleRows = Iterable[ExampleRow] | Tables
+NAMED_ENDS = (["start", "end"], ["start", "stop"])
 KEYS = Keys(("prompt", "answer"), ("spans", "tree", "target"), no_texts=("spans",))
 
 
@@ -65,6 +66,11 @@ def _spans(row: Mapping[str, Any], where: str) -> tuple[Span, ...] | None:
     expected = "give a list of [start, end] character ranges of the prompt, end not included"
     if not isinstance(spans, list):
         raise DataFormatError(f"{where} has {cell(row, 'spans')}; {expected}")
+    # Ends with names are read by them: of (start, length) the second is no end.
+    spans = [
+        [*span.values()] if isinstance(span, dict) and [*span] in NAMED_ENDS else span
+        for span in spans
+    ]
     for span in spans:
         whole = isinstance(span, list) and [type(bound) for bound in span] == [int, int]
         if not whole or not 0 <= span[0] < span[1] <= len(row["prompt"]):

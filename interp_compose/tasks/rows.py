@@ -145,12 +145,20 @@ def rows_in(data: Iterable[Any] | Tables) -> list[Any]:
 
 
 def plain(value: Any, depth: int = 9) -> Any:
-    """A value, and those in it, in Python's own types; None for NaN, NaT and pandas' NA."""
+    """A value, and those in it, in Python's own types, a mapping where fields have names; None for
+    NaN, NaT and pandas' NA."""
+    names = getattr(getattr(value, "dtype", None), "names", None)  # of numpy's records
     for name in ("as_py", "tolist", "to_list"):  # arrow's; numpy's, pandas', torch's; polars'
         if hasattr(value, name) and not isinstance(value, type):
             with suppress(RuntimeError):  # a tensor without values is refused for what it is
                 value = getattr(value, name)()
             break
+    if names and isinstance(value, list):
+        return [plain(dict(zip(names, one, strict=True)), depth - 1) for one in value]
+    if names and isinstance(value, tuple):
+        return plain(dict(zip(names, value, strict=True)), depth - 1)
+    if hasattr(value, "_asdict") and depth:
+        return plain(value._asdict(), depth - 1)
     if isinstance(value, list | tuple) and depth:
         return [plain(one, depth - 1) for one in value]
     nan = isinstance(value, float) and value != value
@@ -223,7 +231,6 @@ class Keys:
         ``DataFormatError``, in which ``where`` names it, for anything else, for unknown keys, and
         for what is no text where one is needed.
         """
-        names = getattr(getattr(row, "dtype", None), "names", None) or self.names  # of a record
         if is_dataclass(row) and not isinstance(row, type):
             row = {one.name: getattr(row, one.name) for one in fields(row)}
         elif hasattr(row, "_asdict"):
@@ -235,9 +242,11 @@ class Keys:
                     f"{where} has the column {twice[0]!r} more than once; keep one of them"
                 )
             row = {key: row[key] for key in keys}
-        elif isinstance(row := plain(row), list) and len(self.needed) <= len(row) <= len(names):
-            header = all(one in names for one in row)
-            row = row if header else dict(zip(names, row, strict=False))
+        elif isinstance(row := plain(row), list) and len(self.needed) <= len(row) <= len(
+            self.names
+        ):
+            header = all(one in self.names for one in row)
+            row = row if header else dict(zip(self.names, row, strict=False))
         if not isinstance(row, dict):
             alone = "; a single row goes into a list" * isinstance(row, str)
             fits = f"{kind}, ({', '.join(self.needed)}) or an object with these"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 import transformers as hf
 from torch import Tensor
 
-from interp_compose.errors import InterventionError
+from interp_compose.errors import InterventionError, PositionError
 from interp_compose.interventions.ablate import ablate
 from interp_compose.interventions.mask_attention import mask_attention
 from interp_compose.interventions.mask_residual import mask_residual
@@ -266,6 +267,39 @@ def test_the_end_of_a_prompt_in_chunks_is_not_guessed() -> None:
         whole = module.generate(TOKENS[:1], **{**chunks, "prefill_chunk_size": None})
     with mask_attention(model, keys=[2]):
         assert torch.equal(module.generate(TOKENS[:1], **chunks), whole)
+    assert_clean(model)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("what", ["mask_attention", *PARTS])
+def test_numbers_in_padding_are_refused_past_the_surface(what: str) -> None:
+    model = shared("Llama")
+    module: Any = model.lens.original_model
+    mask = torch.ones_like(TOKENS)
+    mask[0, :2] = 0
+    padded = {"attention_mask": mask}
+
+    def edit(position: int) -> AbstractContextManager[Any]:
+        if what == "mask_attention":
+            return mask_attention(model, keys=[position])
+        settings = {**PARTS[what], "positions": [position]}
+        return (ablate if what == "ablate" else mask_residual)(model, **settings)
+
+    config: dict[str, Any] = {"max_new_tokens": 2, "do_sample": False, **padded}
+    calls: list[Callable[[], Any]] = [
+        lambda: module(TOKENS, **padded),
+        lambda: module(TOKENS, mask),
+        lambda: module.base_model(TOKENS, **padded),
+        lambda: model.lens(TOKENS, **padded),
+        lambda: module.generate(TOKENS, **config),
+    ]
+    for call in calls:
+        with pytest.raises(PositionError, match="position 0 of row 0 is padding"), edit(0):
+            call()
+        with edit(3):
+            call()
+    with edit(0):
+        module(TOKENS)  # without padding
     assert_clean(model)
 
 

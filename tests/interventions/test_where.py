@@ -137,7 +137,7 @@ def gpt2() -> LensModel:
     return shared("GPT-2")
 
 
-@given(st.lists(st.integers(-7, 6)), st.integers(0, 6))
+@given(st.lists(st.integers(-7, 6), unique=True), st.integers(0, 6))
 def test_numbers_are_python_indices(gpt2: LensModel, numbers: list[int], padding: int) -> None:
     tokens = torch.zeros(2, 7, dtype=torch.long)
     mask = torch.ones_like(tokens)
@@ -232,3 +232,16 @@ def test_words_in_a_padded_batch() -> None:
         pieces = [tokenizer.decode(t) for t in tokens[0, found[0]].tolist()]
         assert "".join(pieces) == " dog dog"
         assert not bool((found & ~mask[:1].bool()).any())
+
+
+def test_a_mask_of_numbers_is_no_list_of_positions() -> None:
+    """0 and 1, often: positions 0 and 1 would be meant."""
+    model = shared("GPT-2")
+    tokens = torch.tensor([[5, 17, 3, 41, 29]])
+    numbers = torch.tensor([0, 0, 1, 0, 0])
+    for positions in (numbers, numbers.tolist()):
+        with (
+            pytest.raises(PositionError, match="name a position more than once; .* boolean tensor"),
+            mask_attention(model, keys=positions),
+        ):
+            model(tokens)

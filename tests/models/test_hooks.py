@@ -340,3 +340,28 @@ def test_what_cannot_stand_in_for_an_activation_is_refused_by_the_hooks_name(
     assert message.startswith(f"the hook at {RESID} returned ")
     assert reason in message
     assert "of torch.float32 on cpu like the activation" in message
+
+
+def test_a_version_of_hooks_that_edit_nothing_is_questioned(model: LensModel) -> None:
+    """Advanced indexing makes a copy: what is written there is not in the activation."""
+
+    def into_a_copy(activation: Tensor, hook: Any) -> None:
+        activation[:, [1, 2]].mul_(0)
+
+    def into_it(activation: Tensor, hook: Any) -> None:
+        activation[:, [1, 2]] = 0
+
+    clean = model(TOKENS)
+    with (
+        pytest.warns(UserWarning, match=r"version 'zeros', edited nothing: .* writes into a copy"),
+        model.hooks([(RESID, into_a_copy)], version="zeros"),
+    ):
+        assert torch.equal(model(TOKENS), clean)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with model.hooks([(RESID, into_it)], version="zeros"):
+            assert not torch.equal(model(TOKENS), clean)
+        with model.hooks([(RESID, into_a_copy)]):  # hooks that read have no version
+            model(TOKENS)
+        with torch.inference_mode(), model.hooks([(RESID, into_it)], version="zeros"):
+            model(TOKENS)

@@ -11,7 +11,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from interp_compose.errors import CapabilityError, CorruptFileError, DeviceError, OptionError
 from interp_compose.models import load_encoder
@@ -155,6 +155,24 @@ def test_a_model_has_the_name_it_is_given(folder: Path) -> None:
             load_model(own, name=name)
 
 
+def test_an_object_has_its_configs_name_as_long_as_its_weights_are_those(folder: Path) -> None:
+    def read() -> Any:
+        return AutoModelForCausalLM.from_pretrained(folder).eval()
+
+    assert load_model(read()).name == load_model(read().half().float()).name == str(folder)
+    config = AutoConfig.from_pretrained(folder)
+    random = AutoModelForCausalLM.from_config(config).eval()
+    weights = {name: weight.clone() for name, weight in random.state_dict().items()}
+    assert load_model(random).name == f"{type(random).__name__} by the config of {folder}"
+    trained = read()
+    with torch.no_grad():
+        next(trained.parameters()).mul_(2)
+    assert load_model(trained).name == f"{folder}, weights changed"
+    other = read()
+    other.load_state_dict(weights)
+    assert load_model(other).name == f"{folder}, weights changed"
+
+
 def test_the_tokenizer_of_a_loaded_model_takes_effect(folder: Path) -> None:
     tokenizer = load_model(folder).tokenizer
     for made in (
@@ -237,8 +255,10 @@ def test_weights_survive_a_round_trip_bit_for_bit(name: str, tmp_path: Path) -> 
     )
     assert not torch.equal(model(TOKENS), other(TOKENS))
     path = save_weights(model, tmp_path / "weights.safetensors")
-    load_weights(other, path)
+    model.name, other.name = "the one", "the other"
+    load_weights(other, save_weights(model, path))
     assert torch.equal(model(TOKENS), other(TOKENS))
+    assert other.name == "the one"  # whose weights these are
     assert {file.name for file in tmp_path.iterdir()} == {path.name, f"{path.name}.sha256"}
 
 

@@ -16,6 +16,7 @@ from interp_compose.errors import CapabilityError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.models.weight_matrices import WeightMatrix, left_out, weight_matrices
+from tests import architectures
 from tests.architectures import D_VOCAB, N_CTX, N_LAYERS, load as make
 from tests.interventions.shared import params
 
@@ -320,3 +321,22 @@ def test_matrices_of_a_block_that_composes() -> None:
     torch.testing.assert_close(hidden @ named["W_out_comp"].mT, expected)
     assert not {"W_Q_comp", "codebook"} & set(named)
     assert len(ic.complexity_report(model, progress=False).frame.query("matrix == 'codebook'")) == 1
+
+
+@pytest.mark.parametrize("side", ["encoder", "decoder", "shared"])
+def test_a_table_that_no_stack_looks_up_is_not_shown(side: str) -> None:
+    """T5's stacks have an embedding each, tied to the one that TransformerLens shows."""
+    whole: Any = architectures.build("T5")
+    tied = load_model(whole)
+    assert torch.equal(tied.weight("W_E"), whole.encoder.embed_tokens.weight)
+    whole = architectures.build("T5")
+    table = nn.Embedding(*whole.shared.weight.shape)
+    if side == "shared":
+        whole.shared = table  # nobody looks up there
+    else:
+        getattr(whole, side).embed_tokens = table
+    model = load_model(whole)
+    with pytest.raises(CapabilityError, match="looks tokens up in a table of its own"):
+        model.weight("W_E")
+    with pytest.raises(CapabilityError, match="looks tokens up in a table of its own"):
+        ic.complexity_report(model, progress=False)

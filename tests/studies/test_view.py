@@ -1,4 +1,4 @@
-"""A result's columns and question, declared once: what its summary and its sentences make of them."""
+"""A result's columns and question, declared once: what summary and sentences make of them."""
 
 from __future__ import annotations
 

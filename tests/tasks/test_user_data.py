@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, strategies as st
@@ -100,3 +101,27 @@ def test_no_row_gets_through_unless_it_is_an_example(row: Any) -> None:
     texts = tuple(row[:2]) if isinstance(row, list) else (row["prompt"], row["answer"])
     assert (example.prompt, example.answer) == texts
     assert all(0 <= low < high <= len(example.prompt) for low, high in example.spans or ())
+
+
+class Ends(NamedTuple):
+    start: int
+    end: int
+
+
+class Length(NamedTuple):
+    start: int
+    length: int
+
+
+def test_ends_that_have_names_are_read_by_them() -> None:
+    def spans_of(spans: Any) -> Any:
+        row = {"prompt": "the young dog", "answer": "x", "spans": spans}
+        return read_examples([row])[0].spans
+
+    ends = np.array([(4, 9)], dtype=[("start", "i8"), ("stop", "i8")])
+    for spans in ([(4, 9)], [Ends(4, 9)], ends, [{"start": 4, "end": 9}]):
+        assert spans_of(spans) == ((4, 9),)
+    length = np.array([(4, 9)], dtype=[("start", "i8"), ("length", "i8")])
+    for spans in ([Length(4, 9)], length, [{"end": 9, "start": 4}]):
+        with pytest.raises(DataFormatError, match=r"the span \{.* give a list of \[start"):
+            spans_of(spans)
