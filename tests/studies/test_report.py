@@ -43,6 +43,14 @@ def test_every_study_has_a_page_that_fetches_nothing(study: str) -> None:
     assert str(made.versions["torch"]) in seen.text
 
 
+def test_a_section_that_is_a_mere_text_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Markup is what a macro of the template returned, once, and nothing else."""
+    monkeypatch.setattr(CapCurve, "_sections", lambda self: [MARKUP, report.section("a", MARKUP)])
+    page = report.report_page(curve(), {}, {})
+    assert Page(page).text.count(MARKUP) >= 2
+    assert "&amp;lt;" not in page
+
+
 def curve(n: int = 7, text: str = MARKUP) -> CapCurve:
     """Of prompts with markup in them, two tokens of each pooled into one."""
     clean = of_cap.make_clean(n)

@@ -23,7 +23,7 @@ from interp_compose.papers.carma.tables import LABELS
 from interp_compose.papers.carma.verdicts import counted_prompts, overhead_sentence
 from interp_compose.stats.seeds import coefficient_of_variation
 from interp_compose.studies.cap.result import POOLINGS
-from interp_compose.studies.core.report import escaped, paragraph, section, table
+from interp_compose.studies.core.report import HTML, paragraph, section, table
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.text import decimal, probability
 
@@ -79,8 +79,8 @@ def measures_table(comparison: StudyResult, metric: str, pooling: str = "") -> s
     notes = sorted({*caveats} - {""})
     if metric == "consist_syn":
         notes += counted_prompts(comparison)
-    listing = _listing(rows, numbers=len(versions) + 4, caption=title)
-    return listing + "".join(paragraph(f"Note: {text}.", "note") for text in notes)
+    notes = [f"Note: {text}." for text in notes]
+    return _listing(rows, numbers=len(versions) + 4, caption=title, notes=notes)
 
 
 def _place(row: Mapping[str, Any]) -> str:
@@ -113,16 +113,16 @@ def _difference(row: Mapping[str, Any] | None, digits: int) -> dict[str, str]:
 
 def spread_table(frame: pd.DataFrame, metric: str, title: str, digits: int) -> str:
     """Version by version and rate by rate, a mean and its interval."""
-    rows, note = [], ""
+    rows, notes = [], []
     for row in records(frame[(frame["metric"] == metric) & frame["mean"].notna()]):
         numbers = [decimal(row[name], digits) for name in ("mean", "ci_low", "ci_high")]
         if not row["ci_low"] < row["ci_high"]:  # one seed, or one number for all
             numbers[1:] = ["–", "–"]
         if metric == "consist_syn_cv" and row["version"] == "original":
-            numbers, note = ["–"] * 3, paragraph(ORIGINAL_CV, "note")
+            numbers, notes = ["–"] * 3, [ORIGINAL_CV]
         place = {"version": LABELS[row["version"]], "replaced": percent(row["rate"])}
         rows.append(place | dict(zip((title, "low", "high"), numbers, strict=True)))
-    return _listing(rows, numbers=4, caption=f"{title}, with its 95 % interval") + note
+    return _listing(rows, numbers=4, caption=f"{title}, with its 95 % interval", notes=notes)
 
 
 def dose_table(dose: pd.DataFrame) -> str:
@@ -290,7 +290,6 @@ METHOD: Final = (
 def sections(comparison: StudyResult) -> list[str]:
     """Every table, the paper's numbers, sentences with synonyms, and how numbers are computed."""
     frame, source = comparison.frames["summary"], comparison.config.get("synonyms")
-    method = "\n".join(f"<li>{escaped(text)}</li>" for text in METHOD)
     source_name = str(source.get("name", "")) if isinstance(source, Mapping) else ""
     return [
         section("Accuracy", measures_table(comparison, "accuracy")),
@@ -314,5 +313,5 @@ def sections(comparison: StudyResult) -> list[str]:
             "Sentences with synonyms",
             sentences_table(comparison.frames["replacements"], source_name),
         ),
-        section("How the numbers are computed", f"<ul>\n{method}\n</ul>"),
+        section("How the numbers are computed", HTML.bullets(METHOD)),
     ]

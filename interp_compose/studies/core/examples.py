@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
+from markupsafe import Markup
 
 from interp_compose.studies.core.tables import Table
 from interp_compose.studies.core.text import SMALL, decimal
@@ -26,6 +27,7 @@ TOKENS: Final = Table(
     may_be_empty=True,
 )
 """The tokens of each prompt as pieces of its text, and the unit of each; -1 of special tokens."""
+SCRIPT: Final = Path(__file__).with_suffix(".js")
 Row = Mapping[str, Any]
 Part = str | list[str]
 """A piece of a prompt; a list of tokens is framed."""
@@ -179,14 +181,13 @@ def framed(texts: Iterable[str], units: Iterable[int]) -> list[Part]:
     return parts
 
 
-def browser(examples: Examples, room: int) -> str:
-    """The examples with what sorts and filters them; the first ones that fit into ``room``
+def listed(examples: Examples, room: int) -> dict[str, str]:
+    """What the page's browser shows: a note, and as JSON the first examples that fit into ``room``
     bytes."""
-    script = Path(__file__).with_suffix(".js").read_text(encoding="utf-8")
     cells = f"each cell has what is predicted there, and in brackets the {examples.measured}"
     cells = cells if examples.texts else f"each cell has the {examples.measured}"
-    head = {"layers": examples.layers, "texts": examples.texts, "cells": cells}
-    room -= len(script.encode()) + len(_json(head).encode()) + 2_000  # and the controls'
+    head = _json({"layers": examples.layers, "texts": examples.texts, "cells": cells})
+    room -= SCRIPT.stat().st_size + len(head.encode()) + 2_000  # and the controls'
     kept: list[str] = []
     for row in examples.rows:
         text = _json(row)
@@ -198,21 +199,8 @@ def browser(examples: Examples, room: int) -> str:
     note = f"Lost: {examples.measured} of the clean model, minus that after the intervention."
     if len(kept) < n:
         note += f" The {len(kept)} of {n} examples that lost most at some layer: more have no room."
-    return (
-        f'<p class="note">{note} {examples.marks}</p>\n'
-        "<noscript><p>Examples are listed by a script, which does not run here.</p></noscript>\n"
-        '<div class="controls">\n'
-        '<label>Lost at layer <select id="x-layer"></select></label>\n'
-        '<label>by <select id="x-line"></select></label>\n'
-        '<label>order <select id="x-order"><option value="most">most first</option>'
-        '<option value="least">least first</option><option value="number">by number</option>'
-        "</select></label>\n"
-        '<label>with the text <input id="x-words" type="search"></label>\n</div>\n'
-        '<p class="note" id="x-count" role="status"></p>\n<div id="x-list"></div>\n'
-        '<p class="controls"><button id="x-more" type="button">Show more</button></p>\n'
-        f'<script type="application/json" id="x-data">{_json(head)[:-1]}, "rows": ['
-        f"{','.join(kept)}]}}</script>\n<script>\n{script}</script>"
-    )
+    json_text = Markup(f'{head[:-1]}, "rows": [{",".join(kept)}]}}')
+    return {"note": f"{note} {examples.marks}", "json": json_text}
 
 
 def _json(value: object) -> str:

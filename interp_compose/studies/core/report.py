@@ -4,12 +4,13 @@ tables, settings, versions."""
 from __future__ import annotations
 
 import base64
-import html
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from interp_compose.notebook import is_row
 from interp_compose.plots.canvas import PIXELS
@@ -31,70 +32,33 @@ WIDTH: Final = 80
 """Characters of a table's cell."""
 SMALLEST: Final = 0.6
 """Of a picture's size, below which a narrow page scrolls it: its letters have 7 pixels then."""
-CSS: Final = """
-:root { color-scheme: light; --ink: #222; --muted: #666; --rule: #d8d8d8; }
-body { margin: 0 auto; padding: 2.5rem 1.5rem 4rem; max-width: 68rem; background: white;
-  color: var(--ink); font: 16px/1.55 Inter, "Helvetica Neue", Helvetica, Arial, sans-serif; }
-h1 { font-size: 1.75rem; line-height: 1.25; margin: 0 0 .3rem; }
-h2 { font-size: 1.25rem; margin: 2.6rem 0 .6rem; padding-top: .9rem;
-  border-top: 1px solid var(--rule); }
-p, li { max-width: 46rem; overflow-wrap: anywhere; }
-.lead, .note, figcaption, caption { color: var(--muted); }
-.note, figcaption, caption { font-size: .88rem; }
-.caution { border-left: 4px solid #D55E00; background: #fdf3ec; padding: .6rem 1rem;
-  max-width: 44rem; margin: .8rem 0; }
-.scroll { overflow-x: auto; margin: 1rem 0 1.6rem; }
-pre { font-size: .82rem; line-height: 1.4; }
-pre span { white-space: pre-wrap; overflow-wrap: anywhere; }
-table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
-caption { text-align: left; padding-bottom: .45rem; }
-th, td { padding: .28rem .75rem; text-align: left; vertical-align: top; }
-th { font-weight: 600; border-bottom: 1.5px solid var(--ink); vertical-align: bottom; }
-td { border-bottom: 1px solid #ececec; overflow-wrap: break-word; }
-td.name { white-space: nowrap; }
-th.number, td.number, .dataframe th, .dataframe td { text-align: right; white-space: nowrap; }
-.dataframe { font-size: .82rem; }
-.dataframe th, .dataframe td { padding: .2rem .5rem; }
-figure { margin: 1.4rem 0 2rem; overflow-x: auto; }
-figure img { max-width: 100%; }
-.controls { display: flex; flex-wrap: wrap; align-items: baseline; gap: .5rem 1.2rem; }
-.controls * { font: inherit; }
-#x-list details { border-bottom: 1px solid #ececec; padding: .3rem 0; }
-#x-list summary { cursor: pointer; overflow-wrap: anywhere; white-space: pre-wrap; }
-#x-list table { margin: .5rem 0 1rem; }
-#x-list td { white-space: pre; }
-.loss { display: inline-block; min-width: 4.2rem; font-variant-numeric: tabular-nums; }
-.unit { outline: 1px solid #0072B2; border-radius: 2px; background: #eaf3f9; margin: 0 1px; }
-.unit span + span { border-left: 1px dotted #0072B2; }
-.right { font-weight: 600; }
-@media print {
-  body { max-width: none; padding: 0; font-size: 10.5pt; }
-  .controls { display: none; }
-  .scroll, figure { overflow: visible; }
-  figure img { min-width: 0 !important; }
-  .scroll table, pre { font-size: 7pt; }
-  .scroll th, .scroll td { padding: .1rem .3rem; white-space: normal; }
-  pre { white-space: pre-wrap; }
-  tr, figure, .caution, #x-list details { break-inside: avoid; }
-  h2, .note { break-after: avoid; }
-}
-"""
+ENVIRONMENT: Final = Environment(
+    loader=PackageLoader("interp_compose.studies.core", "."),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+ENVIRONMENT.filters["line"] = lambda text: " ".join(str(text).split())
+ENVIRONMENT.tests["row"] = is_row
+HTML: Final[Any] = ENVIRONMENT.get_template("report.html").module
+"""The macros of ``report.html``: functions from texts to HTML, of which the type is Markup."""
 
 
-def escaped(text: object) -> str:
-    """Any text as the characters that it is, in an element or an attribute."""
-    return html.escape(" ".join(str(text).split()))
-
-
-def paragraph(text: str, kind: str = "") -> str:
+def paragraph(text: str, kind: str = "") -> Markup:
     """A paragraph of plain text; ``kind`` is its class."""
-    attribute = f' class="{escaped(kind)}"' if kind else ""
-    return f"<p{attribute}>{escaped(text)}</p>"
+    return Markup(HTML.paragraph(text, kind))
 
 
 def table(
-    head: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: int, caption: str = ""
-) -> str:
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    numbers: int,
+    caption: str = "",
+    notes: Sequence[str] = (),
+) -> Markup:
     """A table of plain texts.
 
     Args:
@@ -103,25 +67,12 @@ def table(
         numbers: of how many columns, from the second on, the cells are numbers; they line up at
             the right, so that equal decimals stand under each other.
         caption: what is shown.
+        notes: paragraphs under it.
     """
-    first = ' class="name"' if numbers else ""
-    kinds = [first] + [' class="number"' if i <= numbers else "" for i in range(1, len(head))]
-    cells = zip(kinds, head, strict=True)
-    top = "".join(f'<th scope="col"{kind}>{escaped(text)}</th>' for kind, text in cells)
-    body = "\n".join(
-        "<tr>"
-        + "".join(f"<td{kind}>{escaped(text)}</td>" for kind, text in zip(kinds, row, strict=True))
-        + "</tr>"
-        for row in rows
-    )
-    title = f"<caption>{escaped(caption)}</caption>" if caption else ""
-    return (
-        f'<div class="scroll"><table>{title}<thead><tr>{top}</tr></thead>'
-        f"<tbody>\n{body}\n</tbody></table></div>"
-    )
+    return Markup(HTML.table(head, rows, numbers, caption, notes))
 
 
-def frame_table(name: str, frame: pd.DataFrame, longest: int = LONG) -> str:
+def frame_table(name: str, frame: pd.DataFrame, longest: int = LONG) -> Markup:
     """A frame's rows, its numbers as a summary has them; of one of more than ``longest`` the first,
     and how many there are."""
     shown, note = frame, counted(len(frame), "rows")
@@ -131,7 +82,7 @@ def frame_table(name: str, frame: pd.DataFrame, longest: int = LONG) -> str:
         column: probability for column in shown.columns if column in ("p", "p_holm")
     }
     with pd.option_context("display.max_colwidth", WIDTH):
-        body = shown.to_html(
+        rows = shown.to_html(  # which escapes texts itself
             index=False,
             border=0,
             float_format=lambda value: decimal(value, 3),
@@ -139,24 +90,20 @@ def frame_table(name: str, frame: pd.DataFrame, longest: int = LONG) -> str:
             na_rep="–",
             justify="right",
         )
-    return f'{paragraph(f"{name}: {note}", "note")}<div class="scroll">{body}</div>'
+    return Markup(HTML.frame_table(f"{name}: {note}", Markup(rows)))
 
 
-def picture(title: str, png: bytes, caption: str) -> str:
+def picture(title: str, png: bytes, caption: str) -> Markup:
     """A figure, as large as its letters ask for; ``title`` is for those who do not see it."""
-    data = base64.b64encode(png).decode()
     width = int.from_bytes(png[16:20], "big") * PIXELS / DPI
-    size = f'width="{width:.0f}" style="min-width: {SMALLEST * width:.0f}px"'
-    return (
-        f'<figure><img alt="{escaped(title)}" {size} src="data:image/png;base64,{data}">'
-        f"<figcaption>{escaped(caption)}</figcaption></figure>"
-    )
+    data = base64.b64encode(png).decode()
+    return Markup(HTML.picture(title, data, round(width), round(SMALLEST * width), caption))
 
 
 def section(title: str, *parts: str) -> str:
-    """A heading and what stands under it; nothing if there is nothing."""
-    inside = "\n".join(part for part in parts if part)
-    return f"<section>\n<h2>{escaped(title)}</h2>\n{inside}\n</section>" if inside else ""
+    """A heading and what stands under it; nothing if there is nothing. A part that is no Markup is
+    a text, and escaped."""
+    return Markup(HTML.section(title, caller=lambda: Markup().join(parts)))
 
 
 def settings(
@@ -195,12 +142,6 @@ def title_of(kind: type[StudyResult]) -> str:
     return re.sub(r":\w+:`~?([^`]+)`", r"\1", sentence).partition("; made by ")[0].rstrip(".")
 
 
-def _line(line: str) -> str:
-    """A line of a summary; one that is no row of a table may be broken."""
-    text = html.escape(line)
-    return text if is_row(line) else f"<span>{text}</span>"
-
-
 def report_page(
     result: StudyResult, figures: Mapping[str, ChartFigure], pictures: Mapping[str, bytes]
 ) -> str:
@@ -211,41 +152,35 @@ def report_page(
         figures: the result's.
         pictures: each of them as a PNG.
     """
-    title, head = title_of(type(result)), result.head()
+    head = result.head()
     lines = [
         line
         for line in result.summary().splitlines()
         if not line.startswith("! ") and not (line and line in head)
     ]
-    text = "\n".join(map(_line, "\n".join(lines).strip("\n").splitlines()))
-    examples = result._examples()
-    before = [
-        f"<h1>{escaped(title)}</h1>",
-        paragraph(head, "lead"),
-        *(paragraph(f"! {note}", "caution") for note in result.notes),
-        section(
-            "What came out",
-            *map(paragraph, result.sentences()),
-            f'<div class="scroll"><pre>{text}</pre></div>' if text else "",
-        ),
-        section("Figures", *_pictures(result, figures, pictures)),
-    ]
-    after = [
-        *result._sections(),
-        section("Settings", table(("", ""), settings(result.config, result.SYMBOLS), numbers=0)),
-        section("Versions", table(("", ""), settings(result.versions, {}), numbers=0)),
-    ]
-    if examples is not None:
-        from interp_compose.studies.core.examples import browser
+    parts = {
+        "title": title_of(type(result)),
+        "head": head,
+        "notes": result.notes,
+        "sentences": result.sentences(),
+        "summary": "\n".join(lines).strip("\n").splitlines(),
+        "figures": _pictures(result, figures, pictures),
+        "sections": result._sections(),
+        "settings": settings(result.config, result.SYMBOLS),
+        "versions": settings(result.versions, {}),
+    }
+    whole, examples = page(HTML.report(**parts, examples=None)), result._examples()
+    if examples is None:
+        return whole
+    from interp_compose.studies.core.examples import listed
 
-        room = MOST_BYTES - len(page(title, *before, *after).encode())
-        before.append(section("Examples", browser(examples, room)))
-    return page(title, *before, *after)
+    room = MOST_BYTES - len(whole.encode())
+    return page(HTML.report(**parts, examples=listed(examples, room)))
 
 
 def _pictures(
     result: StudyResult, figures: Mapping[str, ChartFigure], pictures: Mapping[str, bytes]
-) -> list[str]:
+) -> list[Markup]:
     parts, size = [], 0
     for name, png in pictures.items():
         chart = figures[name].chart
@@ -260,14 +195,7 @@ def _pictures(
     return parts
 
 
-def page(title: str, *parts: str) -> str:
-    """A whole page; nothing is fetched when it is opened. Half of a surrogate pair, which a file's
-    name may hold, is shown as "?"."""
-    inside = "\n".join(part for part in parts if part)
-    whole = (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escaped(title)}</title>\n<style>{CSS}</style>\n</head>\n"
-        f"<body>\n{inside}\n</body>\n</html>\n"
-    )
-    return whole.encode(errors="replace").decode()
+def page(html: Markup) -> str:
+    """A page as it is written: half of a surrogate pair, which a file's name may hold, is shown as
+    "?"."""
+    return html.encode(errors="replace").decode()

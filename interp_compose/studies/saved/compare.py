@@ -230,23 +230,17 @@ def page(
         [name, *(shortened(str(values[label]), 40) for label in results)]
         for name, values in differing(results).items()
     ]
-    title = report.title_of(type(next(iter(results.values()))))
-    return report.page(
-        title,
-        f"<h1>{report.escaped(title)}</h1>",
-        report.paragraph(f"{len(results)} results compared: {', '.join(results)}", "lead"),
-        *(
+    html = report.HTML.comparison(
+        title=report.title_of(type(next(iter(results.values())))),
+        head=f"{len(results)} results compared: {', '.join(results)}",
+        figures=[
             report.picture(figure.chart.subheading, pictures[name], figure.chart.subheading)
             for name, figure in figures.items()
             if isinstance(figure.chart, Chart)
-        ),
-        report.section(
-            "Settings that differ",
-            report.table(["setting", *results], settings, numbers=0) if settings else "",
-        ),
-        report.section(
-            "Tables",
-            *map(report.paragraph, notes),
-            *(report.frame_table(name, frame, MOST_ROWS) for name, frame in frames.items()),
-        ),
+        ],
+        labels=[*results],
+        settings=settings,
+        notes=notes,
+        tables=[report.frame_table(name, frame, MOST_ROWS) for name, frame in frames.items()],
     )
+    return report.page(html)
