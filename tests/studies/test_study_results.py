@@ -558,3 +558,9 @@ def test_the_order_of_rows_and_columns_does_not_matter(study: str) -> None:
     one, other = entry.made(entry.frames()), entry.made(shuffled)
     for name, frame in one.frames.items():
         pd.testing.assert_frame_equal(frame, other.frames[name], check_exact=True)
+
+
+def test_completion_shows_what_a_user_calls() -> None:
+    shown = {name for name in dir(cap.CapCurve({}, {}, {})) if not name.startswith("_")}
+    assert {"summary", "frame", "figures", "save", "load", "report", "plot"} <= shown
+    assert not {"SCHEMA", "TABLES", "FIGURES", "files", "exit_status"} & shown

@@ -43,6 +43,11 @@ class StudyResult(Result):
     RUNS: ClassVar[tuple[str, ...]] = ()
     """What else its command writes, in words."""
 
+    def __dir__(self) -> list[str]:
+        """What a user calls, for tab completion; the rest is for commands and pages."""
+        names = {name for name in super().__dir__() if not name.isupper()}
+        return sorted(names - {"computed", "exit_status", "files", "study"})
+
     @classmethod
     def study(cls) -> str:
         """The study's name: that of its folder."""
