@@ -47,11 +47,6 @@ def collapsed(model: LensModel, layout: PooledLayout) -> Iterator[None]:
             _COLLAPSED[model] = outer
 
 
-def layout_of(model: LensModel) -> PooledLayout | None:
-    """The layout of the collapse that is running, or None where positions are tokens."""
-    return _COLLAPSED.get(model)
-
-
 def pooled_flags(
     chosen: Bool[Tensor, "batch pos"], layout: PooledLayout, name: str
 ) -> Bool[Tensor, "batch group"]:
@@ -176,7 +171,7 @@ class CallPositions:
 
     @contextmanager
     def of_call(self, tokens: Tensor, mask: Tensor) -> Iterator[Bool[Tensor, "batch pos"]]:
-        """Found in the tokens of a call, for as long as it runs."""
+        """The positions in the tokens of a call, which :meth:`flags` goes by as long as it runs."""
         outer = self._of_call  # calls may nest: a hook's own, inside another
         self._of_call = resolve_positions(self.model, self.positions, tokens, mask, self.name)
         self.chosen |= bool(self._of_call.any())
@@ -194,7 +189,7 @@ class CallPositions:
 
     @property
     def in_call(self) -> bool:
-        """Whether a call runs that was announced."""
+        """Whether :meth:`of_call` has announced the call that runs."""
         return self._of_call is not None
 
     def flags(
@@ -225,7 +220,7 @@ class CallPositions:
                 )
             return self._by_shape(batch, length, device, start, fresh)
         flags = self._of_call
-        layout = layout_of(self.model)
+        layout = _COLLAPSED.get(self.model)  # None where positions are tokens
         if layout is not None:
             flags = pooled_flags(flags, layout, self.name)
         flags = self.model.at_side(flags, side)

@@ -244,7 +244,7 @@ class _Pairs:
 
     @contextmanager
     def of_call(self, tokens: Tensor, mask: Tensor) -> Iterator[None]:
-        """Positions found in the tokens of a call, for as long as it runs."""
+        """Both sides' positions are found in the tokens of a call, for as long as it runs."""
         with (
             self._keys.of_call(tokens, mask) as keys,
             self._queries.of_call(tokens, mask) as queries,

@@ -39,7 +39,7 @@ class PooledLayout:
     def from_groups(
         cls, groups: Int[Tensor, "batch pos"], attention_mask: Int[Tensor, "batch pos"]
     ) -> PooledLayout:
-        """From unit indices: -1 marks tokens that stay alone (specials), and padding.
+        """The layout of unit indices: -1 marks tokens that stay alone (specials), and padding.
 
         Reads the groups row by row: make the layout on the CPU and move it with :meth:`to`.
 
@@ -72,7 +72,6 @@ class PooledLayout:
         return cls(of_token, n_positions, mask, last_token.masked_fill(mask == 0, 0))
 
     def to(self, device: torch.device) -> PooledLayout:
-        """The same layout on another device."""
         return PooledLayout(
             self.of_token.to(device),
             self.n_positions,
@@ -81,7 +80,7 @@ class PooledLayout:
         )
 
     def rows(self, chosen: Int[Tensor, "row"]) -> PooledLayout:
-        """The layout of the rows at these indices, as wide as before."""
+        """``chosen`` are indices of rows; the layout stays as wide as before."""
         return PooledLayout(
             self.of_token[chosen], self.n_positions, self.mask[chosen], self.last_token[chosen]
         )

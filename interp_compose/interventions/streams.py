@@ -42,7 +42,7 @@ class Shared:
     Attributes:
         kept: the clean run's keys and values.
         example: each row's row in the clean run.
-        column: where each position of the clean run stands in the row's streams, -1 for nowhere.
+        column: where each position of the clean run is in the row's streams, -1 for nowhere.
         first: the first position of each row's streams that differs from the clean run.
     """
 
@@ -107,7 +107,6 @@ class JoinedStreams:
         self.n_streams = 0
 
     def join(self, resid: Float[Tensor, "row pos width"]) -> None:
-        """One more group."""
         # Room for all groups at once, so that no group is copied again when another joins.
         if self.n_streams == 0:
             self.resid = resid.new_empty((self.n_groups * len(resid), *resid.shape[1:]))
@@ -130,7 +129,7 @@ class JoinedStreams:
                 )
 
     def at(self, chunk: slice, rows: Int[Tensor, "stream"]) -> base.Streams:
-        """A chunk, and what goes with it."""
+        """The chunk's residuals, with the mask, positions and prefix of each stream's row."""
         prefix = None if self.prefix is None else self.prefix.of(rows)
         return base.Streams(self.resid[chunk], self.mask[rows], self.positions[rows], prefix)
 
@@ -174,7 +173,7 @@ def capture_kept(
 def resumed(
     model: LensModel, streams: base.Streams, layer: int, *, read: Read = "last"
 ) -> Float[Tensor, "stream _ width"]:
-    """What ``read`` names, of streams that enter block ``layer``."""
+    """The output that ``read`` names, of streams that enter block ``layer``."""
     places: Any = {"attention_mask": streams.mask, "position_ids": streams.positions}
     return model.resume(streams.resid, layer, **places, prefix=streams.prefix, read=read)
 

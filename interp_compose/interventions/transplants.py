@@ -37,7 +37,7 @@ class Places:
         layout: of the targets; each one's phrase is one position.
         phrase: the pooled position of each target's phrase.
         source: 0 at the tokens of each source's phrase, -1 elsewhere; behind the pairs' own
-            sources may stand those that give the random phrases, one a pair.
+            sources may be those that give the random phrases, one a pair.
         differs: whether a pair's phrases have different tokens.
     """
 

@@ -20,7 +20,7 @@ Names = str | Sequence[str] | Callable[[str], bool] | None
 
 
 class Activations(dict[str, Tensor]):
-    """Activations by the names that were asked for.
+    """Activations by the names that were given.
 
     A key may be another name of the same hook point as well, or TransformerLens' short form:
     ``store["resid_pre", 2]``, ``store["pattern", -1]``, ``store["embed"]``.
@@ -88,7 +88,7 @@ def read_at(
     check: Callable[[Sequence[str]], None] = lambda names: None,
 ) -> tuple[Float[Tensor, "batch _ width"], Activations]:
     """The output, and what hook points show. Unless all have to fire, one is enough; ``check``
-    refuses names by which the activations cannot be asked for later."""
+    refuses names by which the activations cannot be looked up later."""
     store: dict[str, Tensor] = {}
 
     def storing(name: str) -> HookFn:

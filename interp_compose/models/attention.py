@@ -173,7 +173,6 @@ def _runs(module: nn.Module, forward: EditedForward) -> bool:
 
 
 def is_edited(attention: nn.Module) -> bool:
-    """Whether an attention is under an edit."""
     return isinstance(vars(attention).get("forward"), EditedForward)
 
 

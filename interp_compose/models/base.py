@@ -192,7 +192,7 @@ class BaseModel(Wrapped):
         return [range(self.n_layers)]
 
     def prefix(self, layer: int) -> str:
-        """What the hook names of a layer's own sublayers begin with."""
+        """The beginning of the hook names of a layer's own sublayers."""
         return f"blocks.{layer}"
 
     def attention_sites(self, layer: int) -> Sequence[AttentionSite]:
@@ -234,17 +234,17 @@ class BaseModel(Wrapped):
 
     @property
     def d_vocab_source(self) -> int:
-        """Token ids that a text may hold are below it; of encoder–decoders, a source text."""
+        """Every token id of a text is below it (of a source text, in an encoder–decoder)."""
         return self.d_vocab
 
     @property
     def target_start(self) -> Sequence[int]:
-        """Ids that follow a text in a call: of encoder–decoders, those with which targets begin."""
+        """Ids that follow a text in a call: those with which an encoder–decoder's target begins."""
         return ()
 
     @property
     def n_ids(self) -> int:
-        """Token ids that a call may hold are below it; of encoder–decoders, those of both sides."""
+        """Every token id of a call is below it; an encoder–decoder counts those of both sides."""
         return self.d_vocab
 
     @property
@@ -285,7 +285,7 @@ class BaseModel(Wrapped):
             return self._plain(tokens)
 
     def plain_hidden(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_model"]:
-        """Like :meth:`plain`, the last hidden state instead of logits."""
+        """The last hidden state of the call that :meth:`plain` makes."""
         check_call(tokens, None)
         with self._read_by_name(tokens), self._own_run():
             return self._plain_hidden(tokens)
@@ -449,7 +449,7 @@ class BaseModel(Wrapped):
     def _sites(
         self, edits: Mapping[int, AttentionEdit] | Mapping[AttentionSite, AttentionEdit]
     ) -> dict[AttentionSite, AttentionEdit]:
-        """Edits by site, of those by layer, which are of every attention in it."""
+        """Edits by site; an edit of a layer is one of every attention in it."""
         by_site: dict[AttentionSite, AttentionEdit] = {}  # of one named twice, the last edit
         for key, edit in edits.items():
             layer = resolve_layer(key if isinstance(key, int) else key.layer, self.n_layers)
@@ -524,7 +524,7 @@ class BaseModel(Wrapped):
             ) from error
 
     def _width(self, layer: int) -> int:
-        """Of the residual that enters block ``layer``, or leaves the last one."""
+        """The width of the residual that enters block ``layer``, or leaves the last one."""
         return self.d_model
 
     def _check_stream(self, resid: Tensor, layer: int) -> None:
@@ -554,8 +554,8 @@ class BaseModel(Wrapped):
 
     @contextmanager
     def bare(self, *, evaluating: bool = True) -> Iterator[None]:
-        """Without hooks, edits, wrappers, autocast and (unless ``evaluating`` is off) dropout: what
-        is proven is the model."""
+        """The model without hooks, edits, wrappers, autocast and (unless ``evaluating`` is off)
+        dropout: what is proven is the model."""
         with (
             self.open_blocks.held(),
             in_evaluation_mode(self.lens) if evaluating else nullcontext(),
@@ -598,7 +598,7 @@ class BaseModel(Wrapped):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the first parameter."""
+        """The dtype of the first parameter."""
         return next(self.parameters()).dtype
 
     def _attention(self, site: AttentionSite) -> nn.Module:
@@ -606,7 +606,7 @@ class BaseModel(Wrapped):
         return attention
 
     def attentions(self) -> Iterator[tuple[str, nn.Module]]:
-        """Every attention, by its place."""
+        """Every attention module, with the beginning of its hook names."""
         for layer in range(self.n_layers):
             for site in self.attention_sites(layer):
                 yield f"{self.prefix(layer)}.{site.name}", self._attention(site)

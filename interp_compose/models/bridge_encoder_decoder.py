@@ -153,8 +153,8 @@ class BridgeEncoderDecoder(EncoderDecoderModel):
     def _run_stack(
         self, side: Side, streams: Streams, start: int, stop: int | None, **memory: Tensor
     ) -> Tensor:
-        """From the residual that enters block ``start``: what leaves block ``stop - 1`` or, where
-        ``stop`` is None, the stack's output."""
+        """What leaves block ``stop - 1`` or, where ``stop`` is None, the stack's output, from the
+        residual that enters block ``start``."""
         blocks = self._blocks_of(side)
         bias = self._position_bias(side, streams.positions)
 
@@ -183,7 +183,7 @@ class BridgeEncoderDecoder(EncoderDecoderModel):
             )
 
     def _call_stack(self, side: Side, **arguments: Any) -> Tensor:
-        """A stack's own forward pass: its output, or what it had where it was stopped."""
+        """A stack's own forward pass: its output, or the residual it had where it was stopped."""
         if side == "target":
             # T5Gemma's decoder asks for the encoder's output also where no block of it runs.
             n = len(next(iter(arguments.values())))

@@ -67,9 +67,9 @@ INSTEAD = {
     "mask_attention": "load the model with eager attention, or ablate heads at attn.hook_z",
 }
 COPY_ACTS: Final = "a copy of the activation moves the output"
-"""In the detail of a probe of edits that do not act on what the hook point shows."""
+"""The detail of a probe says so of edits that do not act on what the hook point shows."""
 DISCARDS: Final = "TransformerLens discards this edit"
-"""In the refusal of an edit that TransformerLens announces to discard, by a warning."""
+"""The refusal of an edit says so where TransformerLens announces, by a warning, to discard it."""
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,7 @@ class _Probes:
         return self._unpadded(hidden, "hidden")
 
     def _real(self, read: Read) -> Bool[Tensor, "batch pos"]:
-        """Where there is something to read."""
+        """True at real tokens that ``read`` gives a number for."""
         real = self.mask.bool()
         return real if read == "hidden" else real & self.model.predicts(self.tokens)
 

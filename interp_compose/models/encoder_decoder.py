@@ -56,7 +56,7 @@ class SideLayout:
 
     @classmethod
     def of(cls, chosen: Bool[Tensor, "batch pos"]) -> SideLayout:
-        """Of the joint positions that are real and on this side."""
+        """The layout of a side whose real tokens are the ``chosen`` joint positions."""
         counts = chosen.sum(dim=1)
         slots = torch.arange(int(counts.max()), device=chosen.device)
         mask = (slots < counts[:, None]).long()
@@ -158,7 +158,7 @@ class EncoderDecoderModel(LensModel):
         the decoder's last hidden state, logits."""
 
     def _widths(self, layer: int) -> tuple[int, int]:
-        """Of the residuals of source and target that enter block ``layer``."""
+        """The widths of the source's and the target's residual that enter block ``layer``."""
         return self.d_model, self.d_model
 
     # ---- tokens --------------------------------------------------------------------------
@@ -204,7 +204,7 @@ class EncoderDecoderModel(LensModel):
     def positions(
         self, tokens: Int[Tensor, "batch pos"], attention_mask: Int[Tensor, "batch pos"]
     ) -> Int[Tensor, "batch pos"]:
-        """Counted over the real tokens of each side; the target's from 2²⁰ on."""
+        """Positions count the real tokens of each side; the target's begin at 2²⁰."""
         return _counted(tokens >= self.d_vocab_source, attention_mask)
 
     def renumbered(
@@ -244,7 +244,6 @@ class EncoderDecoderModel(LensModel):
     def shifted(
         self, tokens: Int[Tensor, "batch pos"], shift: Int[Tensor, "batch pos"] | int
     ) -> Int[Tensor, "batch pos"]:
-        """Ids moved on by ``shift``, cyclically, within the vocabulary that each belongs to."""
         first = self.d_vocab_source
         moved = (tokens - first + shift) % self.d_vocab + first
         return torch.where(tokens >= first, moved, (tokens + shift) % first)
@@ -287,7 +286,7 @@ class EncoderDecoderModel(LensModel):
         )
 
     def sublayers(self, layer: int) -> Mapping[str, str]:
-        """As of a decoder and, in the decoder's layers, ``"cross_attn"``."""
+        """A decoder's sublayers and, in the decoder's layers, ``"cross_attn"``."""
         names = super().sublayers(layer)
         if self.side_of(layer) == "source":
             return names
@@ -297,7 +296,6 @@ class EncoderDecoderModel(LensModel):
         return {"attn": names["attn"], "cross_attn": cross, "mlp": names["mlp"]}
 
     def at_side(self, values: Tensor, side: Side) -> Tensor:
-        """``[batch pos ...]`` of the running call, as the layers of ``side`` have its positions."""
         if side is None or self._sides is None:
             return values
         return self._sides[side == "target"].take(values)
@@ -305,7 +303,6 @@ class EncoderDecoderModel(LensModel):
     def own_mask(
         self, tokens: Int[Tensor, "batch pos"], attention_mask: Int[Tensor, "batch pos"], side: Side
     ) -> Bool[Tensor, "batch own"]:
-        """Real tokens of a call, as the layers of ``side`` have its positions."""
         sides = self._sides_of(tokens >= self.d_vocab_source, attention_mask)
         return sides[side == "target"].mask.bool()
 
@@ -405,7 +402,7 @@ class EncoderDecoderModel(LensModel):
         return self._joined(source.resid, target.resid, stop, streams.mask.shape[1])
 
     def _apply_entry_hooks(self, resid: Tensor, layer: int) -> Tensor:
-        """Those of the block, on its own side, and then those of the joint residual."""
+        """The residual after the block's own hooks, on its side, and then the joint residual's."""
         if layer == self.n_layers:
             return resid
         if self._entry(layer)._forward_hooks:
@@ -541,7 +538,6 @@ class EncoderDecoderModel(LensModel):
 
     @contextmanager
     def _placed_by_name(self, position_ids: Tensor) -> Iterator[None]:
-        """Positions that the model does not have are refused by name."""
         positions = torch.where(
             position_ids >= FIRST_TARGET_POSITION,
             position_ids - FIRST_TARGET_POSITION,

@@ -13,7 +13,7 @@ from interp_compose.errors import ModelInUseError
 
 
 class Exclusive:
-    """Held by one thread, or one asyncio task of it, at a time; the holder may hold it again."""
+    """A lock of one thread, or of one asyncio task of it; its holder may hold it again."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -27,7 +27,12 @@ class Exclusive:
         Raises:
             ModelInUseError: another thread or task holds it; ``name`` is the model's.
         """
-        caller = _caller()
+        # This thread, and the asyncio task that runs in it (0 where none does).
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:
+            task = None
+        caller = threading.get_ident(), id(task) if task is not None else 0
         with self._guard:
             if self._depth and self._holder != caller:
                 raise ModelInUseError(
@@ -45,12 +50,3 @@ class Exclusive:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Exclusive:
         return Exclusive()
-
-
-def _caller() -> tuple[int, int]:
-    """This thread, and the asyncio task that runs in it (0 where none does)."""
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:
-        task = None
-    return threading.get_ident(), id(task) if task is not None else 0

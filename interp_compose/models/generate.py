@@ -63,7 +63,7 @@ class GrowingPrompt:
 
     Attributes:
         tokens: as a call has them.
-        mask: beside them, 0 at padding.
+        mask: 1 at them, 0 at padding.
     """
 
     tokens: Int[Tensor, "row pos"]
@@ -344,7 +344,7 @@ def _check_without_cache(model: BaseModel, config: Any, options: Mapping[str, An
 
 
 def _config(model: BaseModel, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Hugging Face's generation config, and the options that go beside it. As of its ``generate``,
+    """Hugging Face's generation config, and the options that go with it. As of its ``generate``,
     an option, be it None, goes before the config that is passed, and what that leaves None is as
     the model's own config states."""
     from transformers import GenerationConfig

@@ -153,8 +153,8 @@ class Edit:
 
 
 class Installed(Edit):
-    """A PyTorch hook of ``module``, which it stands for: it calls the function that ``handle`` is
-    of. ``kind`` is the module's dictionary of such hooks."""
+    """Replaces a PyTorch hook of ``module``: it calls the function that ``handle`` is of.
+    ``kind`` is the module's dictionary of such hooks."""
 
     def __init__(
         self, module: nn.Module, handle: Any, what: str, kind: str = "_forward_hooks"

@@ -43,12 +43,10 @@ class ModelAsFunction(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
 
     @property
     def device(self) -> torch.device:
-        """Of the tokens and logits."""
         return self._device
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the logits."""
         return self._dtype
 
     @property
@@ -59,13 +57,13 @@ class ModelAsFunction(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
     def prepare_inputs_for_generation(
         self, input_ids: Int[Tensor, "row grown"], attention_mask: Any = None, **rest: Any
     ) -> dict[str, Any]:
-        """All tokens so far, in every call."""
+        """Every call is given all tokens so far."""
         return {"input_ids": input_ids, "attention_mask": attention_mask}
 
     def forward(
         self, input_ids: Int[Tensor, "row grown"], attention_mask: Any = None, **rest: Any
     ) -> CausalLMOutput:
-        """The logits that follow."""
+        """The logits of what follows, which ``last_logits`` computes."""
         given = input_ids[:, : self._n_given]
         if self._given is None:
             self._given = given

@@ -201,7 +201,7 @@ class LensModel(BaseModel):
                 not pass through are left out.
             attention_mask: 0 at padding.
             grad: see above.
-            read: what is returned beside the activations.
+            read: what is returned with the activations.
 
         Raises:
             OptionError: a name that the model does not have, or a filter that takes none.
@@ -221,7 +221,7 @@ class LensModel(BaseModel):
         grad: bool = False,
         read: Read = "logits",
     ) -> tuple[Float[Tensor, "batch _ width"], Activations]:
-        """Like :meth:`capture`, whatever a hook point shows: for activations that an edit puts back
+        """As :meth:`capture`, whatever a hook point shows: for activations that an edit puts back
         where they were read.
 
         Raises:
@@ -262,7 +262,7 @@ class LensModel(BaseModel):
 
         Raises:
             CapabilityError: an encoder.
-            OptionError: an option that Hugging Face refuses, or that cannot be had here.
+            OptionError: an option that Hugging Face refuses, or that is not available here.
             InputError: padding on the right; see :meth:`forward` for what else is refused.
             PromptError: more tokens than the model reads.
         """
@@ -369,7 +369,7 @@ class LensModel(BaseModel):
             raise OptionError(f"unknown weight {name!r}: expected one of {', '.join(WEIGHT_NAMES)}")
         self.check_in_place()
         tell_of_hooks(self.lens, name)
-        # Plain layers stand in for adapters and wrappers while TransformerLens stacks the weight.
+        # Plain layers replace adapters and wrappers while TransformerLens stacks the weight.
         # It stacks the layers that have one, and does not say which these are.
         with acting(self.lens, self.lens, name=name):
             try:

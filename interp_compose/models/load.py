@@ -278,7 +278,7 @@ def _load_pretrained(
             check_sums(folder / SUMS)
     else:
         meant = "" if "/" in source or folder.exists() else did_you_mean(source, SHIPPED)
-        if meant:  # where there is no hub, it would be asked for a minute
+        if meant:  # without a network, the hub would be tried for a minute
             raise OptionError(f"no model {name!r}{meant}")
     config = None
     try:
@@ -329,7 +329,7 @@ def _load_pretrained(
 
 @contextmanager
 def _no_bar() -> Iterator[None]:
-    """Without transformers' bar of weights that are loaded in a moment."""
+    """No progress bar of transformers: the weights are loaded in a moment."""
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
@@ -374,7 +374,7 @@ def _unreadable(name: str, folder: Path, reason: Exception, config: Any) -> Exce
 
 
 def _known_name(name: str) -> str:
-    """Like "; did you mean 'gpt2'?": the hub's name of a model whose name or alias in
+    """A question, "; did you mean 'gpt2'?": the hub's name of a model whose name or alias in
     TransformerLens is near."""
     known = {alias: hub for hub, aliases in MODEL_ALIASES.items() for alias in aliases}
     known |= {hub: hub for hub in OFFICIAL_MODEL_NAMES}

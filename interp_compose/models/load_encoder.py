@@ -130,7 +130,7 @@ def encoder_around(
 def encoder_on(
     bridge: TransformerBridge, *, name: str, tokenizer: Any, stated: SentenceConfig | None = None
 ) -> EncoderModel:
-    """A bridge around a masked-LM class, which may be one of :func:`encoder_around`'s own."""
+    """The encoder on a bridge around a masked-LM class, maybe one of :func:`encoder_around`'s."""
     hf_model = bridge.original_model
     _check_config(hf_model.config, name)
     headless = hasattr(hf_model, HEADLESS)

@@ -64,9 +64,9 @@ def chunk_tokens(model: BaseModel, length: int, *, logits: int) -> int:
 
 @torch.no_grad()
 def weights_digest(model: BaseModel) -> str:
-    """Of the bytes of every parameter and persistent buffer, about a second a gigabyte, and of the
-    settings with which they are used, scales of adapters and which of them act included; it differs
-    between any two models."""
+    """The SHA-256 of the bytes of every parameter and persistent buffer (about a second a gigabyte)
+    and of the settings with which they are used, scales of adapters and which of them act included;
+    it differs between any two models."""
     digest = hashlib.sha256(json.dumps(_settings(model), sort_keys=True, default=str).encode())
     for tensor in [*model.parameters(), *_persistent_buffers(model)]:
         digest.update(json.dumps([list(tensor.shape), str(tensor.dtype)]).encode())
@@ -105,7 +105,7 @@ def _settings(model: BaseModel) -> dict[str, Any]:
 
 
 def adapter_states(model: BaseModel) -> dict[str, Any]:
-    """Of each adapter its scales, and which of them act or are merged: what no weight says."""
+    """Each adapter's scales, and which adapters act or are merged: what no weight says."""
     lens: Any = getattr(model.lens, "original_model", model.lens)
     parts: Any = lens.named_modules()
     keys = ("scaling", "active_adapters", "disable_adapters", "merged_adapters")

@@ -23,15 +23,15 @@ SIZES = (
     "max_position_embeddings",
     "type_vocab_size",
 )
-"""Of a config; transformers maps an architecture's own names (``n_embd``) to these."""
+"""A config's sizes; transformers maps an architecture's own names (``n_embd``) to these."""
 REQUIRED_SIZES = ("vocab_size", "hidden_size", "num_hidden_layers")
 OLD_BUFFERS = r"(masked_bias|attn\.bias|attention\.bias|inv_freq)$"
 """What older checkpoints hold of causal masks and rotary angles."""
 LAYER = re.compile(rf"\.(layer|layers|block|blocks|h)\.\d+\.(?!.*{OLD_BUFFERS})")
-"""In the name of a weight that belongs to one layer."""
+"""Matches the name of a weight that belongs to one layer."""
 MAX_LAYERS = 10_000
 MAX_WEIGHTS = 10**14
-"""Of the embedding alone."""
+"""Weights of the embedding, at most."""
 
 
 def refuse_pickled(source: str, config: Any, *, subfolder: str, revision: str | None) -> None:

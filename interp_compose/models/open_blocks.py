@@ -25,7 +25,7 @@ Hooks = Sequence[tuple[str | Callable[[str], bool], HookFn]]
 
 
 class Wrapped(ABC):
-    """A model, as far as it is read here."""
+    """A model, as far as this module reads it."""
 
     name: str
     architecture: str
@@ -48,7 +48,7 @@ class Wrapped(ABC):
 
     @abstractmethod
     def attentions(self) -> Iterator[tuple[str, nn.Module]]:
-        """Every attention, by its place."""
+        """Every attention module, with the beginning of its hook names."""
 
 
 class OpenBlocks:

@@ -33,7 +33,7 @@ class OwnModel(LensModel):
     describe."""
 
     KIND: ClassVar[str]
-    """In the words of a message."""
+    """What a message calls such a model."""
     FORMAT: ClassVar[str]
     CONFIG: ClassVar[str]
     """The file that describes it, by whose name its folder is known."""
@@ -46,7 +46,7 @@ class OwnModel(LensModel):
     @classmethod
     @abstractmethod
     def of(cls, described: Mapping[str, Any], *, name: str, tokenizer: Any) -> OwnModel:
-        """The model that is described, with the weights still to come."""
+        """The model that is described; its weights are still to be loaded."""
 
 
 SAVED: Final[Mapping[str, tuple[str, str]]] = {

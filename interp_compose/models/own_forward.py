@@ -28,12 +28,12 @@ from interp_compose.types import Read
 
 LENGTHS = (2, 5, 7)
 TARGETS = (3, 2, 4)
-"""Lengths of the targets that an encoder–decoder reads beside texts of :data:`LENGTHS`."""
+"""Lengths of the targets that an encoder–decoder reads with texts of :data:`LENGTHS`."""
 TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-3, torch.float16: 2e-2}
-"""By dtype, how far logits may differ, as a share of their standard deviation. In float64 many
+"""How far logits may differ, by dtype, as a share of their standard deviation. In float64 many
 attentions of transformers take their softmax in float32 all the same."""
 DEFAULT_TOLERANCE = 0.1
-"""For bfloat16 and any other dtype."""
+"""The tolerance for bfloat16 and any other dtype."""
 AS_ROUNDED = 4
 """How many times as far as the wrapped module's outputs the module's own may be from those without
 rounding: at most 2.04 in 128 random models of 3 to 32 layers (GPT-2, Llama, Qwen2; both halves)."""
@@ -138,7 +138,7 @@ class OwnForward:
 
     def _is_rounding(self, model: BaseModel, wrap: Callable[[nn.Module], object]) -> bool:
         """Whether the module's outputs are about as far as the wrapped one's from those with the
-        same weights in float32 (in memory beside the others for that while), and a small model of
+        same weights in float32 (in memory with the others for that while), and a small model of
         this class and config is wrapped right."""
         # 1. The wrapped model as it is, and with the same weights in float32.
         rounded = [output for _, outputs in self._calls(model) for output in outputs]

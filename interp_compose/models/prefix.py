@@ -25,7 +25,7 @@ class Kept:
 
     @classmethod
     def of(cls, cache: Any) -> Kept:
-        """Those that a call left in transformers' cache."""
+        """The keys and values that a call left in transformers' cache."""
         return cls([layer.keys for layer in cache.layers], [layer.values for layer in cache.layers])
 
 

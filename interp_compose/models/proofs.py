@@ -131,7 +131,7 @@ class Proofs:
         return float(remainder) <= 0.05 * float(post.float().std() + mlp_out.float().std())
 
     def _try(self, names: Sequence[str]) -> None:
-        """Edits at each, unless they were tried before."""
+        """Prove edits at each of ``names`` that was not tried before."""
         new = [name for name in names if name not in self.edits]
         if new:
             with self._model.bare(), warnings.catch_warnings():

@@ -30,7 +30,7 @@ Value = TypeVar("Value")
 
 @dataclass
 class Computation:
-    """Of one computation of a checkpointed block: the edits that acted, and what they looked up in
+    """One computation of a checkpointed block: the edits that acted, and what they looked up in
     the call of the model, which is over when the block is computed again."""
 
     acted: Acted = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Computation:
 
 
 _RECORDS: list[Computation] = []
-"""Of the checkpointed blocks that are running now, the innermost last."""
+"""The computations of the checkpointed blocks that run now, the innermost last."""
 
 
 @contextmanager

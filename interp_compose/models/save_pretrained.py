@@ -266,7 +266,7 @@ def _check_tied(
 
 
 def _same(one: Tensor, other: Tensor) -> bool:
-    """Bit for bit but for NaN, which equals NaN."""
+    """Whether two weights are equal bit for bit; NaN equals NaN."""
     return torch.allclose(one, other, rtol=0, atol=0, equal_nan=True)
 
 

@@ -100,7 +100,7 @@ def read_sentence_config(source: str, revision: str | None = None) -> SentenceCo
 
 
 def write_sentence_config(stated: SentenceConfig, folder: Path, d_model: int) -> None:
-    """The files of ``stated`` beside a transformer in ``folder``, which
+    """The files of ``stated`` next to a transformer in ``folder``, which
     :func:`read_sentence_config` and sentence-transformers read; none where a part of the embedding
     is unsupported."""
     if stated.unsupported is not None:

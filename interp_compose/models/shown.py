@@ -350,7 +350,7 @@ def _give(
 def _softmax(
     scores: Float[Tensor, "batch head query key"], allowed: Bool[Tensor, "batch head query key"]
 ) -> Float[Tensor, "batch head query key"]:
-    """Over the keys that have any weight: scores may be shown before they are masked."""
+    """The softmax over keys that have any weight: scores may be shown before they are masked."""
     return scores.float().masked_fill(~allowed, -torch.inf).softmax(dim=-1).nan_to_num()
 
 

@@ -95,7 +95,7 @@ def called_texts() -> Iterator[None]:
 
 
 def output_tokenizer(model: BaseModel) -> Any:
-    """That of what the model predicts."""
+    """The tokenizer of what the model predicts: an encoder–decoder's, of its targets."""
     return TargetTokenizer(model.tokenizer) if len(model.stacks) > 1 else model.tokenizer
 
 

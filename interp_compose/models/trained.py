@@ -29,7 +29,7 @@ SHARDED: Final = {
     "FSDPModule",
     "DeepSpeedEngine",
 }
-"""Classes that spread a module over devices or processes."""
+"""Names of classes that spread a module over devices or processes."""
 
 
 class TrainedModel:

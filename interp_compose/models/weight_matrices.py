@@ -51,14 +51,14 @@ EMBEDDINGS: Final = {
 }
 """Tables, and the modules that hold them."""
 COMPOSITION: Final = ("codebook", "W_Q", "W_K", "W_V", "W_in", "W_out")
-"""Of a block that composes; names of matrices other than the codebook end in ``_comp``."""
+"""Matrices of a block that composes; all names but the codebook's end in ``_comp``."""
 IN_BLOCKS: Final = (
     *(name + end for end in dict.fromkeys(ATTENTIONS.values()) for name in BY_HEAD),
     *("W_in", "W_gate", "W_out"),
     *(name if name == "codebook" else f"{name}_comp" for name in COMPOSITION),
 )
 MATRICES: Final = ("W_E", "W_pos", *IN_BLOCKS, "W_U", "W_E_target", "W_pos_target")
-"""Those of a decoder in the order in which a forward pass meets them."""
+"""A decoder's matrices in the order in which a forward pass meets them."""
 EMBEDDING: Final = -1
 """The layer of the tables; W_U's is ``n_layers``."""
 

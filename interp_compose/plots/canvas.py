@@ -21,13 +21,13 @@ PIXELS: Final = 104  # in an inch
 POINT: Final = 72 / PIXELS  # points in a pixel
 WIDTH: Final = 874.0  # of a figure in a notebook: 8.4 inches
 WIDTHS: Final = {"column": 3.25, "page": 6.75}
-"""Inches."""
+"""Widths in inches."""
 NARROWEST: Final = 2.0  # inches
 WIDEST: Final = 30.0
 NARROW: Final = 560.0  # below which titles are set smaller
 SMALLEST: Final = 10.2  # pixels: letters of 7 points
 MARGIN: Final = 17.0
-PLOT: Final = 0.5  # of a width that is asked for, which the plot keeps beside its legend
+PLOT: Final = 0.5  # of a given width, which the plot keeps with a legend next to it
 LETTER: Final = 0.555  # a letter's width, of its size
 LONGEST: Final = 280  # characters of a title or subtitle
 LONGEST_HOVER: Final = 80  # of a line
@@ -59,14 +59,14 @@ class Head:
 
     @property
     def width(self) -> float:
-        """What the lines need, with margins."""
+        """Pixels that the lines need, with margins."""
         lines = ((self.title, self.sizes[0]), (self.subtitle, self.sizes[1]))
         longest = (LETTER * size * len(text) for texts, size in lines for text in texts)
         return max(longest, default=0.0) + 2 * MARGIN
 
     @property
     def more(self) -> float:
-        """How much higher it is than with one line of each, in the usual size."""
+        """Pixels by which it is higher than with one line of each, in the usual size."""
         large, small = self.sizes
         return 1.3 * large * (len(self.title) - 1) + 1.3 * small * max(len(self.subtitle) - 1, 0)
 
@@ -100,7 +100,7 @@ def literal(text: str) -> str:
 
 
 def pixels(width: Width | None) -> float | None:
-    """A width as it may be asked for, in pixels; None for the usual one.
+    """A width as it may be given, in pixels; None for the usual one.
 
     Raises:
         OptionError: no width that a figure can have.
@@ -117,8 +117,8 @@ def pixels(width: Width | None) -> float | None:
 
 
 def legend_is_beside(plot: float, width: float | None) -> bool:
-    """Whether the legend, the lines' names or the colour bar stand right of the plot, which then is
-    ``plot`` wide: where no width is asked for, or where that is half of it; else they stand below.
+    """Whether the legend, the lines' names or the colour bar go right of the plot, which then is
+    ``plot`` wide: where no width is given, or where that is half of it; else they go below.
     """
     return width is None or plot >= PLOT * width
 

@@ -100,7 +100,7 @@ class Panel:
 class Chart:
     """Numbers against layers or depth, in panels side by side that share both axes.
 
-    An axis that ``is_share`` is written in per cent. Labels stand beside the last panel, so every
+    An axis that ``is_share`` is written in per cent. Labels are next to the last panel, so every
     panel should hold the same lines. Where x is no layer or depth, ``x_name`` says what it is;
     ``x_ticks`` are the places to mark where the backends should not choose, and ``x_notes`` a
     second line under each of them; or x holds ``categories``, at 0, 1, 2, …, with their names.
@@ -132,14 +132,14 @@ class Chart:
 
     @property
     def label_length(self) -> int:
-        """Characters of the longest label beside the plot."""
+        """Characters of the longest label next to the plot."""
         last = self.panels[-1]
         labels = [line.label for line in last.lines] + [level.label for level in last.levels]
         return max(len(short(label)) for label in labels)
 
     @property
     def has_one_layer(self) -> bool:
-        """Points instead of lines."""
+        """Whether there is one layer only: points are drawn instead of lines."""
         return all(len(line.x) == 1 for panel in self.panels for line in panel.lines)
 
     @property
@@ -151,7 +151,7 @@ class Chart:
 
     @property
     def ticks(self) -> list[tuple[float, str]]:
-        """The places marked on x, each with what stands there."""
+        """The places marked on x, each with its text."""
         if self.categories:
             return [(float(i), name) for i, name in enumerate(self.categories)]
         if not self.x_notes:
@@ -167,7 +167,7 @@ class Chart:
 
     @property
     def y_range(self) -> tuple[float, float]:
-        """Shares: from 0 to just above the highest band or level, 1 at most; else all there is."""
+        """For shares 0 to just above the highest band or level, at most 1; else all there is."""
         ys: list[float] = []
         for panel in self.panels:
             for line in panel.lines:
@@ -181,7 +181,7 @@ class Chart:
         return min(ys) - pad, max(ys) + pad
 
     def bar_places(self, panel: Panel, share: float = BAR_STEP) -> list[tuple[Line, list[float]]]:
-        """The panel's lines with bars, and where the bars stand, ``share`` of the axis apart.
+        """The panel's lines with bars, and where the bars are, ``share`` of the axis apart.
 
         Single points are apart already (:func:`side_by_side`), and so are lines no two of which
         have a point at one place.
@@ -213,8 +213,8 @@ def subtitle_of(*parts: str) -> str:
 
 
 def answers_note(config: Mapping[str, Any]) -> list[str]:
-    """For a title: that accuracy is among a set of labels or of answers of several tokens, where it
-    is, and how many examples were left out, for what of them; else nothing."""
+    """Notes for a title: that accuracy is among a set of labels or of answers of several tokens,
+    where it is, and how many examples were left out, for what of them; else nothing."""
     labels = config.get("answers", "vocabulary")
     notes = [] if isinstance(labels, str) else [f"answers among {len(labels)} labels"]
     notes += filter(None, [answer_lengths(config)])
@@ -224,7 +224,7 @@ def answers_note(config: Mapping[str, Any]) -> list[str]:
 
 
 def answer_lengths(config: Mapping[str, Any]) -> str:
-    """Like "answers of 1 to 4 tokens"; an empty text where all are of one."""
+    """A phrase such as "answers of 1 to 4 tokens"; an empty text where all are of one."""
     lengths = [int(length) for length in config.get("answer_tokens") or {}]
     shortest, longest = min(lengths, default=1), max(lengths, default=1)
     if longest == 1:

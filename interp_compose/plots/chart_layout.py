@@ -33,8 +33,8 @@ from interp_compose.plots.scene import (
 )
 from interp_compose.plots.theme import Style
 
-MORE: Final = 229.0  # wider with each further panel in a row, where no width is asked for
-IN_A_ROW: Final = 3  # panels at most, where no width is asked for
+MORE: Final = 229.0  # wider with each further panel in a row, where no width is given
+IN_A_ROW: Final = 3  # panels at most, where no width is given
 HEIGHTS: Final = (130.0, 335.0)  # of a panel
 NARROWEST: Final = 110.0  # a panel
 FLATNESS: Final = 0.62  # a panel's height, of its width
@@ -44,22 +44,22 @@ TICK: Final = 7.3  # the width of a letter of a tick's text
 TITLE: Final = 7.6  # of an axis' or a panel's title
 NAME: Final = 7.4  # of a legend's name
 LINE: Final = 17.0  # the height of a line of text
-LABEL: Final = 16.8  # the same, of labels beside the panel
+LABEL: Final = 16.8  # the same, of labels next to the panel
 BAR: Final = 3.4  # from one line's bars to the next one's, at least
 PANEL_TITLE: Final = 13.7
 VALUE: Final = re.compile(r" [0-9.]+%$")
-"""At the end of a level's name."""
+"""The per cent at the end of a level's name."""
 KEY: Final = 30.0  # from a legend's sample to its name
 
 
 def scene_of(chart: Chart, fixed_width: float | None) -> Scene:
-    """Panels in rows of three or, where a width is asked for, in as many rows as they need; names
-    beside the last one, or, where they leave it no room, in a legend below."""
+    """Panels in rows of three or, where a width is given, in as many rows as they need; names
+    next to the last one, or, where they leave it no room, in a legend below."""
     n = len(chart.panels)
     usual = per_row_of(n, IN_A_ROW)
     width = WIDTH + MORE * (usual - 1) if fixed_width is None else fixed_width
     head = head_of(chart.title, chart.subheading, width)
-    # where the last row is not full, labels stand in what it leaves blank
+    # where the last row is not full, labels are in what it leaves blank
     right = EDGE if fixed_width is None and n % usual else 35 + 8.3 * chart.label_length
     room = _room(chart, width - right, fixed_width)
     one_row = fixed_width is None or room.per_row == n
@@ -110,7 +110,7 @@ def scene_of(chart: Chart, fixed_width: float | None) -> Scene:
 
 
 class _PanelRoom(NamedTuple):
-    """Of a panel; ``left`` is where the first one begins."""
+    """A panel's sizes in pixels; ``left`` is where the first one begins."""
 
     left: float
     across: float
@@ -120,7 +120,7 @@ class _PanelRoom(NamedTuple):
 
 
 def _room(chart: Chart, end: float, fixed_width: float | None) -> _PanelRoom:
-    """Panels from their titles' left to ``end``."""
+    """Sizes of the panels between the left edge and ``end``."""
     n = len(chart.panels)
     left = 74.0 if chart.y_is_share else 87.0
     high = HEIGHTS[1] - 19.0 * any(panel.title for panel in chart.panels)
@@ -220,7 +220,7 @@ def _items(chart: Chart, panel: Panel, across: float) -> list[Item]:
 
 
 def _labels(chart: Chart, share: float) -> list[Label]:
-    """Names beside the last panel; ``share``: a label's height, of the axis."""
+    """Names next to the last panel; ``share``: a label's height, of the axis."""
     right, panel = chart.x_range[1], chart.panels[-1]
     named = [(line.label, line.x[-1], line.y[-1], line.style) for line in panel.lines]
     named += [(level.label, right, level.y, level.style) for level in panel.levels if level.label]

@@ -44,7 +44,7 @@ def picture_bytes(figure: ChartFigure, kind: str = "png", *, width: Width | None
     """The figure drawn by matplotlib, which needs no browser; the same figure, the same bytes.
 
     What is blank right of it and below it is cut off. A PNG has 160 pixels in an inch, or 300 where
-    a width is asked for; a PDF's font is embedded, an SVG's text is text. No file holds a date.
+    a width is given; a PDF's font is embedded, an SVG's text is text. No file holds a date.
 
     Raises:
         OptionError: no width that a figure can have.
@@ -60,7 +60,7 @@ def picture_bytes(figure: ChartFigure, kind: str = "png", *, width: Width | None
 
 
 def _filling(described: Described, width: float) -> Scene:
-    """Laid out so wide that it has this width, and no more, once its blank margin is cut."""
+    """The scene laid out so that it has this width, and no more, once its blank margin is cut."""
     scene = scene_of(described, width)
     blank = width - drawn_width(scene)
     if blank <= NEARLY:

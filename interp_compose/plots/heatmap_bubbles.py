@@ -41,7 +41,7 @@ class Bubbles(HeatMap):
     """A heat map whose cells are circles.
 
     ``sizes`` [rows, columns] are places in ``size_names``, which go from the smallest circle to
-    the largest; where nothing was measured they mean nothing. ``size_title`` stands before the
+    the largest; where nothing was measured they mean nothing. ``size_title`` is before the
     legend.
 
     Raises:
@@ -66,7 +66,7 @@ class Bubbles(HeatMap):
                 )
 
     def diameters(self, cell: float) -> list[float]:
-        """Of each size, in pixels; ``cell`` is a cell's shorter side."""
+        """The diameter of each size in pixels; ``cell`` is a cell's shorter side."""
         largest = min(cell - MARGIN, LARGEST)
         steps = max(len(self.size_names) - 1, 1)
         shares = [SMALLEST + (1 - SMALLEST) * k / steps for k in range(len(self.size_names))]

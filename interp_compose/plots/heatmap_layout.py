@@ -56,7 +56,7 @@ USUAL_HEIGHT: Final = 330  # of the cells
 ROW_HEIGHTS: Final = (18.0, 60.0)
 HEIGHTS: Final = (120.0, 940.0)
 WIDEST_COLUMN: Final = 110.0
-WIDEST_BUBBLE_COLUMN: Final = 170.0  # a bubble may stand in the open
+WIDEST_BUBBLE_COLUMN: Final = 170.0  # a bubble may have space around it
 BEYOND: Final = 30.0  # the bar's title reaches over it
 BAR: Final = 14  # the colour bar's width, and its distance from the cells
 BUBBLE_ROWS: Final = (28.0, 60.0)  # or their sizes could hardly be told apart
@@ -66,8 +66,8 @@ FLAT_LABEL: Final = 4  # characters up to which column labels lie flat and are t
 
 
 class _Sizes(NamedTuple):
-    """Of cells: width and height, the gap between two, and the diameter of a mark; ``numbers`` are
-    written into them."""
+    """Sizes of cells: width and height, the gap between two, and the diameter of a mark;
+    ``numbers`` are written into them."""
 
     width: float
     height: float
@@ -89,7 +89,7 @@ def scene_of(heatmap: HeatMap, fixed_width: float | None) -> Scene:
 
     widest = (WIDEST_BUBBLE_COLUMN if bubbles else WIDEST_COLUMN) * n_columns
     scale = scale_of(heatmap)
-    # above bubbles stands their legend, into which the bar's title must not reach
+    # above bubbles is their legend, into which the bar's title must not reach
     bar_title = _wrapped(heatmap.value_name, height + BEYOND * (not bubbles))
     right = bar_room(scale, len(bar_title))
     longest_row = min(_longest(heatmap.row_labels), LONGEST_ROW)
@@ -173,7 +173,7 @@ def scene_of(heatmap: HeatMap, fixed_width: float | None) -> Scene:
 
 
 def bar_room(scale: Scale, n_lines: int) -> float:
-    """From panels to the figure's edge, where a colour bar with a title of so many lines stands."""
+    """From panels to the figure's edge, where a colour bar has a title of so many lines."""
     return 2 * BAR + 12 + CHARACTER * _longest_tick(scale) + LINE * n_lines + 18
 
 
@@ -205,7 +205,7 @@ def _cells(heatmap: HeatMap, scale: Scale, sizes: _Sizes) -> list[Item]:
     hover = Hover(_hover_format(heatmap), rows)
     items.append(Cells(values, scale, sizes.gap, hover=hover, says_gaps=True))
     ink = {(i, j): scale.ink(value) for i, j, value in heatmap.measured}
-    # a mark is in the middle of its cell, or beside the number, in the upper right corner
+    # a mark is in the middle of its cell, or next to the number, in the upper right corner
     right, up = (sizes.width / 2 - 7, sizes.height / 2 - 6) if sizes.numbers else (0.0, 0.0)
     clear: dict[tuple[int, int], list[Box]] = {cell: [] for cell in heatmap.hatched}
     for cell in clear:

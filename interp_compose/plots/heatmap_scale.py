@@ -42,11 +42,10 @@ class Scale:
         return math.log10(value) if self.log else value
 
     def colour(self, value: float) -> str:
-        """The colour of a number."""
         return self.colour_of_place(self.place(value))
 
     def colour_of_place(self, place: float) -> str:
-        """The colour of a place on the bar; an end's beyond it."""
+        """The colour at a number, or at its log10 where ``log``; beyond an end it is the end's."""
         share = (place - self.low) / (self.high - self.low)
         return self.colour_at(min(max(share, 0.0), 1.0))
 
@@ -65,7 +64,7 @@ class Scale:
 
 
 def scale_of(heatmap: HeatMap) -> Scale:
-    """Between the limits; from the smallest to the largest number; as far below 0 as above it."""
+    """Ends are the map's limits, else its extremes; if diverging, as far below 0 as above it."""
     places = [math.log10(v) if heatmap.log else v for _, _, v in heatmap.measured]
     if not places:
         return Scale(0.0, 1.0, False, SEQUENTIAL, ())

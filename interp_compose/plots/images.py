@@ -18,7 +18,7 @@ from interp_compose.plots.heatmap import check_cells
 from interp_compose.plots.panels import Panels
 from interp_compose.plots.scene import Axes, Axis, Hover, Image, Marks, Scene, Side, Text
 
-NARROWEST: Final = 84.0  # a cell, where no width is asked for
+NARROWEST: Final = 84.0  # a cell, where no width is given
 LEAST: Final = 36.0  # a cell, where one is
 MOST_LEFT: Final = 0.3  # of that width, for the rows' names
 WIDEST: Final = 190.0
@@ -119,14 +119,12 @@ def scene_of(grid: ImageGrid, fixed_width: float | None) -> Scene:
 
 
 def png_of(image: UInt8[np.ndarray, "y x channel"]) -> bytes:
-    """An image as a PNG."""
     buffer = io.BytesIO()
     Picture.fromarray(image).save(buffer, "PNG", optimize=True)
     return buffer.getvalue()
 
 
 def image_of(png: bytes) -> UInt8[np.ndarray, "y x channel"]:
-    """The image of a PNG."""
     return np.asarray(Picture.open(io.BytesIO(png)).convert("RGB"))
 
 

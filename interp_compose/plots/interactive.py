@@ -142,7 +142,7 @@ class ChartFigure(go.Figure):  # type: ignore[misc]
         Args:
             width: of a picture on paper: "column" (3.25 inches), "page" (6.75 inches) or inches. It
                 is laid out anew, so that no letter is smaller than 7 points and the plot keeps half
-                of it: names and colour bars that leave less stand below. By default as wide as in a
+                of it: names and colour bars that leave less go below. By default as wide as in a
                 notebook: 8.4 inches, or what its panels need.
 
         Raises:
@@ -210,7 +210,7 @@ def harmless(text: object) -> str:
 
 
 def _escaped(text: str) -> str:
-    """The same, with its lines and spaces."""
+    """The text in HTML, with its lines and spaces; what cannot be printed becomes "�"."""
     text = "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
     text = text.replace("&", "&amp;")
     for character, entity in {"<": "&lt;", ">": "&gt;", "$": "&#36;", "{": "&#123;"}.items():
@@ -223,7 +223,6 @@ def _lines(texts: Any) -> str:
 
 
 def draw(described: Described) -> ChartFigure:
-    """What is described, as a figure."""
     scene = scene_of(described, light=True)
     figure = ChartFigure()
     figure._chart = described
@@ -305,7 +304,7 @@ def _hover(hover: Hover | None) -> dict[str, Any]:
 
 
 def _traces(scene: Scene, item: Item) -> list[Any]:
-    """What a primitive is to plotly; what is no trace is added elsewhere."""
+    """What a primitive is to plotly; those that are no trace are added elsewhere."""
     match item:
         case Curve():
             return [_curve(item)]
@@ -479,16 +478,13 @@ def _axis(axis: Axis, length: float) -> dict[str, Any]:
     if axis.is_share:
         return options | {"tickformat": "~%", "nticks": axis.most + 1}
     if axis.whole:
-        step = {"dtick": _step((axis.high - axis.low) / axis.most)}
+        # Whole numbers have a tick at each, or at every second, fifth, tenth, …
+        least = (axis.high - axis.low) / axis.most
+        steps = (digit * int(10**power) for power in range(9) for digit in (1, 2, 5))
+        step = {"dtick": next(step for step in steps if step >= least)}
         return options | (step if axis.labels else {"hoverformat": ".0f"})
     powers = {"exponentformat": "e"} if axis.is_scientific else {}
     return options | {"nticks": axis.most + (not powers)} | powers
-
-
-def _step(least: float) -> int:
-    """Whole numbers have a tick at each, or at every second, fifth, tenth, …"""
-    steps = (digit * int(10**power) for power in range(9) for digit in (1, 2, 5))
-    return next(step for step in steps if step >= least)
 
 
 def _ref(panel: int | None) -> dict[str, str]:
@@ -516,7 +512,7 @@ def _text(text: Text) -> dict[str, Any]:
 
 
 def _label(scene: Scene, label: Label) -> dict[str, Any]:
-    """A name beside a line's end, joined to it by a hairline."""
+    """A name next to a line's end, joined to it by a hairline."""
     last = len(scene.axes) - 1
     number, axis = "" if last == 0 else str(last + 1), scene.axes[last].x
     return {

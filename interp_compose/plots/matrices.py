@@ -42,11 +42,6 @@ class MatrixPanel:
     names: Sequence[str] = ()
     blocks: Sequence[int] = ()
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is no number at all."""
-        return bool(np.isnan(self.values).all())
-
 
 @dataclass(frozen=True)
 class MatrixGrid:
@@ -87,7 +82,7 @@ class MatrixGrid:
     def flat_panels(self) -> list[MatrixPanel | None]:
         """The panels, row by row; None also for a matrix without a number."""
         return [
-            None if panel is None or panel.is_empty else panel
+            None if panel is None or np.isnan(panel.values).all() else panel
             for row in self.panels
             for panel in row
         ]

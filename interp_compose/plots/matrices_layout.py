@@ -51,8 +51,8 @@ LINE_OPACITY: Final = 0.35  # between blocks
 
 
 class _Room(NamedTuple):
-    """Of panels: where the first one begins, what is right of the last one, the side of each, the
-    gaps across and down, the room for rows' names, and the height of the text under a panel."""
+    """Room for panels: where the first one begins, what is right of the last one, the side of each,
+    the gaps across and down, the room for rows' names, and the height of the text under a panel."""
 
     left: float
     top: float
@@ -61,11 +61,11 @@ class _Room(NamedTuple):
     gap: tuple[float, float]
     names: float
     text: float
-    beside: bool  # the colour bar stands right of them
+    beside: bool  # the colour bar is right of them
 
 
 def scene_of(grid: MatrixGrid, fixed_width: float | None, *, light: bool = False) -> Scene:
-    """Panels as large as the usual width, or the one that is asked for, lets them be; names where
+    """Panels as large as the usual width, or the one that is given, lets them be; names where
     each row has the room; titles of rows and columns.
 
     ``light``: numbers have three digits, and of matrices that together would make a figure heavy

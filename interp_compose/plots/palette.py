@@ -20,7 +20,7 @@ def few_colours(png: bytes, scale: Scale | None = None) -> bytes:
     """The same picture with a palette of 256 colours: about a third of the bytes.
 
     Of a picture with a colour bar, most of them are the shades of its ``scale``, so that no colour
-    that stands for a number changes by more than 3 of 255.
+    that means a number changes by more than 3 of 255.
     """
     full = Picture.open(io.BytesIO(png)).convert("RGB")
     few = full.quantize(dither=Picture.Dither.NONE) if scale is None else _shaded(full, scale)
@@ -52,7 +52,7 @@ def _shaded(full: Picture.Image, scale: Scale) -> Picture.Image:
 def _nearest(
     colours: Int[np.ndarray, "colours channel"], among: Shaped[np.ndarray, "palette channel"]
 ) -> tuple[Int[np.ndarray, " colours"], Float[np.ndarray, " colours"]]:
-    """Of each colour the place of the nearest one, and by how much a channel differs from it."""
+    """For each colour the place of the nearest one, and by how much a channel differs from it."""
     place, apart = np.zeros(len(colours), int), np.full(len(colours), np.inf)
     for k, one in enumerate(among.astype(float)):
         distance = np.abs(colours - one).max(axis=1)

@@ -1,4 +1,4 @@
-"""Panels of one size in rows, and what stands around them: the same for every kind of figure."""
+"""Panels of one size in rows, and what is around them: the same for every kind of figure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Panels:
     step: tuple[float, float]
 
     def box(self, k: int) -> Box:
-        """Of the panel ``k``, row by row."""
+        """The box of panel ``k``, counted row by row."""
         row, column = divmod(k, self.per_row)
         (left, top), (across, down) = self.start, self.step
         return left + column * across, top + row * down, *self.size
@@ -42,7 +42,7 @@ class Panels:
 
 
 def per_row_of(n: int, most: int) -> int:
-    """How many of ``n`` panels stand in a row of at most so many; rows are as even as may be."""
+    """How many of ``n`` panels go in a row of at most ``most``; rows are as even as may be."""
     return math.ceil(n / math.ceil(n / most))
 
 

@@ -102,7 +102,7 @@ class Scatter:
 
     Raises:
         InputError: no panel; x, y and texts of one group differ in length; an infinite value; a
-            name that stands for two groups of a panel, or for two styles.
+            name that means two groups of a panel, or for two styles.
     """
 
     title: str

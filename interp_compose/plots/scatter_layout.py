@@ -20,7 +20,7 @@ from interp_compose.plots.scatter import LONGEST_NAME, LONGEST_TITLE, Group, Sca
 from interp_compose.plots.scene import Axes, Axis, Hover, Item, Key, Marks, Scene, Text, Words
 from interp_compose.plots.theme import MUTED
 
-NARROWEST: Final = 300.0  # a panel, where no width is asked for
+NARROWEST: Final = 300.0  # a panel, where no width is given
 LEAST: Final = 110.0  # a panel, where one is
 USUAL_HEIGHT: Final = 340.0  # of a panel
 TOP: Final = 84  # title and subtitle
@@ -38,8 +38,8 @@ DOTS_MEAN: Final = "dots: points whose text has no room"
 
 
 def scene_of(scatter: Scatter, fixed_width: float | None) -> Scene:
-    """Panels fill the usual width, and from three on the figure grows; where a width is asked for,
-    they stand in as many rows as they need. The legend is right of them or, where that leaves no
+    """Panels fill the usual width, and from three on the figure grows; where a width is given,
+    they fill as many rows as they need. The legend is right of them or, where that leaves no
     room, below."""
     usual, n = fixed_width is None, len(scatter.panels)
     names = short_each(list(scatter.legend), LONGEST_NAME)

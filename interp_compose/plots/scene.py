@@ -27,7 +27,7 @@ class Hover:
     """What the interactive figure says of a point.
 
     ``says`` is a format string: ``{x}``, ``{y}``, ``{z}`` and ``{text}`` are the point's, ``{0}``,
-    ``{1}``, … what its row of ``rows`` holds. With ``among`` it stands beside the item's name, with
+    ``{1}``, … what its row of ``rows`` holds. With ``among`` it is next to the item's name, with
     what is said of others at the same x.
     """
 
@@ -225,7 +225,7 @@ class Key:
     x: float
     y: float
     line: Literal["", "plain", "marked"] = ""
-    group: str = ""  # what it stands for, where the name is shortened
+    group: str = ""  # what it means, where the name is shortened
 
 
 @dataclass(frozen=True)
@@ -259,7 +259,7 @@ class Scene:
 
     @property
     def box(self) -> tuple[float, float, float, float]:
-        """Of all panels: left, top, width and height."""
+        """Left, top, width and height of all panels together."""
         left, top = (min(axes.box[k] for axes in self.axes) for k in (0, 1))
         right = max(axes.box[0] + axes.box[2] for axes in self.axes)
         bottom = max(axes.box[1] + axes.box[3] for axes in self.axes)

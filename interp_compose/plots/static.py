@@ -99,7 +99,7 @@ def picture(scene: Scene, kind: str, *, dpi: int = DPI) -> bytes:
 
 @contextmanager
 def _our_settings() -> Iterator[None]:
-    """Whatever settings matplotlib has, those of these pictures."""
+    """These pictures' settings, whatever matplotlib has, for the length of a ``with`` block."""
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(VECTORS)
@@ -237,7 +237,7 @@ def _per_cent(share: float, _: object = None) -> str:
 
 
 def _with_power(value: float, _: object = None) -> str:
-    """Like "0.2", "2e−4" and "2e6"."""
+    """A number such as "0.2", "2e−4" and "2e6"."""
     text = f"{value:.6g}"
     if value and not 1e-2 <= abs(value) < 1e4:
         digits, power = f"{value:.5e}".split("e")
@@ -351,7 +351,7 @@ def _cells(drawn: Drawn, cells: Cells) -> None:
 
 
 def _label(drawn: Drawn, label: Label) -> None:
-    """A name beside a line's end; a hairline leads to one that had to move."""
+    """A name next to a line's end; a hairline leads to one that had to move."""
     left, right = drawn.get_xlim()
     drawn.annotate(
         drawable(label.text),

@@ -39,7 +39,7 @@ MARKERS: Final = {
     "cross": "P",
     "star": "*",
 }
-"""What matplotlib calls them."""
+"""Markers by their names here, and what matplotlib calls them."""
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,10 @@ PROTOCOL_STYLES: Final = {
 }
 
 OWN_STYLES: Final = (Style(SKY, "cross"), Style(ORANGE, "star"), Style(PURPLE, "triangle-up"))
-"""Of poolings that are functions of the user's."""
+"""Styles of poolings that are functions of the user's."""
 
 CLEAN_STYLE: Final = Style(INK, "circle", width=1.3)
-"""Of the clean model's level."""
+"""The style of the clean model's level."""
 
 COMPARISON_STYLES: Final = (
     Style(BLUE, "circle"),
@@ -92,5 +92,5 @@ def styles_of(names: Iterable[Hashable]) -> dict[Any, Style]:
 
 
 def dotted(colour: str) -> Style:
-    """Of a level, in the colour of the line that it is compared with."""
+    """The style of a level, in the colour of the line that it is compared with."""
     return Style(colour, "circle", "dot", 1.3)

@@ -123,7 +123,7 @@ def random_abs_cosine(d: int) -> float:
 
 
 def _directions(W: Float[Tensor, "neuron d_in"]) -> Float[Tensor, "neuron d_in"]:
-    """Rows of unit length, zero where a row is; whatever the scale of each."""
+    """The rows of W at unit length, whatever their scale; rows of zeros stay zero."""
     check_matrices(W, "W", "neuron, d_in")
     W = W.detach().to(wide_enough(W.dtype))
     # Over the largest entry first, so that no square overflows or vanishes.

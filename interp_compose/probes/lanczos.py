@@ -19,7 +19,7 @@ CHECK_EVERY: Final = 2
 ERROR_MARGIN: Final = 4
 """How many times smaller than the tolerance the estimated error has to be."""
 RESIDUAL_BOUND: Final = 5
-"""Largest residual, in tolerances: by how much two nearly equal singular values may be mixed."""
+"""Largest residual, in tolerances: how far two nearly equal singular values may be mixed."""
 ROUNDING: Final = 8
 """A vector shorter than so many roundings of ‖AᵀA‖ consists of rounding errors alone."""
 MISS_FACTOR: Final = 100

@@ -63,10 +63,10 @@ class _NoBatches:
     """Batches that nobody keeps."""
 
     def get(self, number: int) -> None:
-        """None is there."""
+        """None: no batch was kept."""
 
     def put(self, number: int, frame: pd.DataFrame) -> None:
-        """Nothing is kept."""
+        """Keep nothing."""
 
 
 @contextmanager

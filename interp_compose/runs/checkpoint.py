@@ -1,4 +1,4 @@
-"""Where a training stands, on disk: written whole, checked when read, the last two kept.
+"""How far a training is, on disk: written whole, checked when read, the last two kept.
 
 A checkpoint is one safetensors file, ``step_00000200.<sha256>.safetensors``; nothing is unpickled.
 Its note is a tensor of bytes, because a safetensors header holds 100 MB at most and a long history
@@ -31,7 +31,7 @@ TOGETHER: Final = "checkpoints"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Tensors by name, and the note beside them."""
+    """Tensors by name, and the note that is saved with them."""
 
     step: int
     tensors: Mapping[str, Tensor]
@@ -110,7 +110,7 @@ def _read(step: int, path: Path) -> Checkpoint:
 
 
 def checkpoints_together(folders: Sequence[Path]) -> CheckpointFolder:
-    """Of runs that are trained as one program, in the first one's folder.
+    """The checkpoints of runs that are trained as one program, in the first one's folder.
 
     They are those of these runs and these versions of packages alone: a run that was stopped and is
     trained together with other runs then begins anew.

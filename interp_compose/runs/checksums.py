@@ -1,7 +1,7 @@
 """One record of integrity: the SHA-256 of each file, by its name.
 
 Everything that is kept has one. It lies where that kind of folder is looked at first: a result's in
-``manifest.json``, a run's in ``DONE``, a model's in ``SHA256SUMS``, that of single weights beside
+``manifest.json``, a run's in ``DONE``, a model's in ``SHA256SUMS``, that of single weights next to
 them (``.sha256``; both as the command ``sha256sum`` writes and checks them), a numbered piece's in
 its name, that of a single JSON value in its own file, and that of a line in a file that grows in
 the line.
@@ -32,7 +32,7 @@ from interp_compose.runs.files import (
 
 SUMS: Final = "SHA256SUMS"
 LINE: Final = re.compile(r"^([0-9a-f]{64}) [ *](.+)$", re.MULTILINE)
-"""Of a list that ``sha256sum`` writes; the star is that of its binary mode."""
+"""A line of a list that ``sha256sum`` writes; the star is that of its binary mode."""
 OTHER: Final = re.compile(r"\s*(#.*)?|([0-9a-fA-F]{64}) [ *](?:\./)?(.+)")
 """A line of somebody else's list: empty, a comment, or a file."""
 SEALED: Final = re.compile(rb'(\{.*), "sha256": "([0-9a-f]{16})"\}')
@@ -120,7 +120,7 @@ def listed(folder: Path) -> dict[str, list[str]]:
 
 
 def check_listed(path: Path) -> None:
-    """Check a file against the manifest beside it, where that names it.
+    """Check a file against the manifest next to it, where that names it.
 
     Raises:
         CorruptFileError: it is not the file that belongs to the result in its folder.

@@ -91,7 +91,7 @@ def remove_if_empty(folder: Path) -> None:
 def atomic_write(path: str | os.PathLike[str], data: bytes | Callable[[BinaryIO], object]) -> None:
     """Write ``data`` (bytes, or a function that writes to a binary file) to ``path``, whole.
 
-    A reader sees the old file or the new one: the bytes go to a temporary name beside it, are
+    A reader sees the old file or the new one: the bytes go to a temporary name next to it, are
     synced to disk, and take the name with ``os.replace``. Parent folders are made.
 
     Raises:

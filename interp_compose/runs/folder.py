@@ -3,7 +3,7 @@
 ::
 
     out/
-      sweep.json           the work, and every configuration asked for so far
+      sweep.json           the work, and every configuration given so far
       plans/<hash>.json    what one call hands to its workers
       workers/<name>.log   what a worker printed outside of its runs
       runs/<hash>/
@@ -204,7 +204,7 @@ class Run:
 
 
 def versions_of(folder: Path) -> dict[str, str]:
-    """Of the packages that a run was done with; empty where its folder does not say."""
+    """Versions of the packages that a run was done with; empty where its folder does not say."""
     try:
         versions: dict[str, str] = read_json(folder / CONFIG, ("config",)).get("versions", {})
     except (FileNotFoundError, CorruptFileError):
@@ -301,7 +301,7 @@ def read_sweep(out: Path) -> dict[str, Any] | None:
 
 
 def register(out: Path, plan: SweepPlan) -> None:
-    """Keep the plan, and note in ``sweep.json`` what is asked for, behind what was before.
+    """Keep the plan, and note in ``sweep.json`` its configurations, behind those from before.
 
     Raises:
         OutputError: the folder cannot be written to.

@@ -33,9 +33,9 @@ class NumberedFiles:
     """
 
     kind: ClassVar[str]
-    """Its pieces, in a message."""
+    """What a message calls the pieces."""
     pattern: ClassVar[str]
-    """Of their names: a prefix, and the kind of file."""
+    """Glob of the pieces' names: a prefix, and the kind of file."""
 
     def __init__(self, folder: str | os.PathLike[str], fingerprint: Mapping[str, Any]) -> None:
         self.folder = Path(folder)

@@ -8,7 +8,7 @@ A saved result is a folder::
     manifest.json    SHA-256 of every file above, and of figures and whatever else was written
 
 The manifest tells this library's files from all others: what it does not name is never removed or
-replaced unless that is asked for. It is written twice. While files are being written it says which
+replaced unless an option says so. It is written twice. While files are being written it says which
 ("writing"), and the folder holds no result instead of half of one; at the end it is complete.
 """
 
@@ -51,11 +51,11 @@ FRAME_NAME = re.compile(r"[a-z][a-z0-9_]*")
 FILE_NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z0-9]+)+")
 FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
 HEAD = ("model", "task")
-"""Of a config, what a head line names."""
+"""Keys of a config that a head line names."""
 LINE = 240
-"""Characters of a ``repr``."""
+"""Characters of a ``repr``, at most."""
 ROWS = 10
-"""Of a table that a notebook shows."""
+"""Rows of a table that a notebook shows."""
 WAIT = 20.0
 """Seconds that a save waits for another one in the same folder."""
 
@@ -65,7 +65,7 @@ ResultT = TypeVar("ResultT", bound="Result")
 @public
 @dataclass(frozen=True, eq=False, repr=False)
 class Result:
-    """What a study was asked, what it found, and what it ran on; base of every study's result.
+    """What a study was given, what it found, and what it ran on; base of every study's result.
 
     Attributes:
         config: what was run (model, task, unit, seed, …), in JSON's types; tuples become lists.
@@ -164,7 +164,7 @@ def store(
     overwrite: bool = False,
     replaces: bool = False,
 ) -> Path:
-    """:meth:`Result.save`, with files beside the tables that the manifest names as well.
+    """:meth:`Result.save`, with files next to the tables that the manifest names as well.
 
     Args:
         others: their content by name, or the SHA-256 of those that are there already. None: those
@@ -238,7 +238,7 @@ def _is_listed(path: Path, digests: Sequence[str]) -> bool:
 
 
 def _csv_bytes(frame: pd.DataFrame) -> bytes:
-    """As text; what a spreadsheet would run as a formula has an apostrophe before it."""
+    """The table as a CSV; what a spreadsheet would run as a formula has an apostrophe before it."""
     safe = frame.copy(deep=False)
     quoting: Literal[0, 2] = csv.QUOTE_MINIMAL
     for name in frame.columns:

@@ -78,7 +78,7 @@ class Job:
         self.files = replace(files, log=Path(job.paths.stderr))
 
     def alive(self) -> bool:
-        """In the queue or running. A cluster may know of its end minutes later than its state."""
+        """Whether it is in the queue or running; a cluster may know of the end minutes late."""
         if self._late and not self.files.state.exists():
             return False
         return not self._job.done()

@@ -110,7 +110,7 @@ OWN_COLUMNS = ("index", "hash", "state", "seconds")
 
 @public
 def sweep_status(out: str | os.PathLike[str]) -> pd.DataFrame:
-    """One row per configuration that the sweep in ``out`` was ever asked for, in that order.
+    """One row per configuration that the sweep in ``out`` was ever given, in that order.
 
     Columns: ``index``; ``hash``, which is the folder's name under ``runs/``; ``state``, one of
     "done", "damaged" (done, and a file was altered or lost since: every file is read for it),
@@ -268,7 +268,11 @@ def sweep(
             _here(runs, function, bar, size=size, many=plan.together is not None)
         else:
             start = partial(Process, out, plan.file(out)) if cluster is None else cluster.start
-            number = workers or _cores()
+            number = workers or (  # else the cores that this process may use
+                len(os.sched_getaffinity(0))
+                if hasattr(os, "sched_getaffinity")
+                else os.cpu_count() or 1
+            )
             supervise(runs, start, workers=number, size=size, show=bar.show)
     failed = {index: _why(run) for index, run in enumerate(runs) if not run.is_done}
     return Sweep(out, plan.configs, [run.folder for run in runs], failed)
@@ -345,11 +349,6 @@ def _here(runs: Sequence[Run], function: Any, bar: Progress, *, size: int, many:
         if left:
             bar.show(0)
             time.sleep(WAIT)
-
-
-def _cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _why(run: Run) -> str:

@@ -24,11 +24,11 @@ from interp_compose.runs.files import disk, make_folder, plain_json
 from interp_compose.runs.folder import LOG, Claim, Run, read_plan, resolve
 
 PROGRESS: ContextVar[Callable[[float], object]] = ContextVar("progress", default=lambda share: None)
-"""Called by long work with the share of it that is done, for the bar of the sweep it belongs to."""
+"""Long work calls it with the share of it that is done, for the bar of the sweep it belongs to."""
 
 
 class SomeFailed(Exception):
-    """Of a call that was handed several runs: those that failed, by their place in the lists; the
+    """Some runs failed of a call that was handed several: these by their place in the lists; the
     others are done."""
 
     def __init__(self, failures: Mapping[int, Exception]) -> None:

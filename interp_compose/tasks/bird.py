@@ -1,8 +1,8 @@
 """``bird``: human scores of how related two bigrams are, from BiRD.
 
 Asaadi, Mohammad and Kiritchenko 2019, "Big BiRD: A Large, Fine-Grained, Bigram Relatedness
-Dataset for Examining Semantic Composition" (NAACL); CAT is judged on it. A bigram stands
-beside a bigram or beside a single word, which composes nothing and is left out. BiRD-ABBA are the
+Dataset for Examining Semantic Composition" (NAACL); CAT is judged on it. A bigram is compared
+with a bigram or with a single word, which composes nothing and is left out. BiRD-ABBA are the
 mirror pairs within, "water body" and "body water": those whose ``Pair.is_mirror`` is true.
 """
 
@@ -53,7 +53,7 @@ def bird(data_dir: str | Path | None) -> PairTask:
 
 
 def _rows(path: Path) -> Iterator[tuple[str, str, Pair]]:
-    """Where a row stands, whether its second term is a unigram or a bigram, and its pair."""
+    """Where a row is, whether its second term is a unigram or a bigram, and its pair."""
     for number, cells in tsv_rows(path, ("term1", "term2", KIND, SCORE)):
         where = f"{path}, line {number}"
         if cells[KIND] not in KINDS:

@@ -17,7 +17,7 @@ from interp_compose.tasks.shown_task import ShownTask
 
 Documents = Literal["blank-line", "file"]
 SUFFIXES: Final = (".txt", ".txt.gz")
-"""Of the files of a folder that are read."""
+"""Endings of the files of a folder that are read."""
 
 
 @public
@@ -102,7 +102,7 @@ def load_text(
 
 
 def n_bytes(texts: tuple[str, ...]) -> int:
-    """Of the texts as UTF-8."""
+    """The size of the texts in UTF-8."""
     return sum(len(text.encode()) for text in texts)
 
 
@@ -159,7 +159,7 @@ def _documents(path: Path, documents: Documents) -> Iterator[str]:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    """Without their ends."""
+    """The lines without their ends; a ``.gz`` is unpacked."""
     kind = gzip.open if path.suffix.lower() == ".gz" else open
     place = 0
     try:

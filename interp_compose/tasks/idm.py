@@ -4,10 +4,10 @@ Every lemma of every synset gives a definition and a word. They are filtered in 
 the task's report counts what each step leaves:
 
 1. words of lower-case letters only: no phrases, names, abbreviations or numbers;
-2. definitions are cleaned as the paper says: what stands in parentheses goes, then special
+2. definitions are cleaned as the paper says: what is in parentheses goes, then special
    characters and punctuation (a hyphen or apostrophe inside a word stays), then extra spaces;
 3. a definition must not be empty or contain the word itself;
-4. the word must be one token for this model's tokenizer, unless several are asked for (after its
+4. the word must be one token for this model's tokenizer, unless several are allowed (after its
    prompt with a stand-in for the definition; what is left in the end is checked after its own);
 5. one word for each definition: of the words that share one, the most frequent in this sense
    (WordNet's counts; in a tie the first), since only one answer can be counted as correct;

@@ -30,7 +30,7 @@ def load_pairs(name: str | Path, *, data_dir: str | Path | None = None) -> PairT
             ``train.tsv`` and ``dev_and_test.tsv``; a file of your own takes none.
 
     Raises:
-        OptionError: an unknown name, or a ``data_dir`` beside a file.
+        OptionError: an unknown name, or a ``data_dir`` with a file.
         MissingDataError: the data is not there; says where to get it.
         DataFormatError: a garbled file; names the line.
     """

@@ -51,7 +51,7 @@ class Pair:
     def is_mirror(self) -> bool:
         """Whether one text has the other's words in reverse: "water body" and "body water".
 
-        Words stand between white space, and case does not count. A text that reads the same
+        Words are between white space, and case does not count. A text that reads the same
         both ways ("over and over"), or one word, mirrors nothing.
         """
         words1, words2 = self.text1.casefold().split(), self.text2.casefold().split()

@@ -1,7 +1,7 @@
 """``paws-qqp``: questions with nearly the same words, labelled 1 where they mean the same.
 
 Zhang, Baldridge and He 2019, "PAWS: Paraphrase Adversaries from Word Scrambling" (NAACL). The
-official split is kept. A few pairs stand in a file more than once, and some of the test stand in
+official split is kept. A few pairs are in a file more than once, and some of the test are in
 the training split too: the first are kept once, both are counted in the report.
 """
 

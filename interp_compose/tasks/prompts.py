@@ -1,7 +1,7 @@
 """Prompt templates per model family, and the papers' models.
 
 The templates are those of the code that the authors of CARMA released; where that code has
-none for a family, the one of GPT-2 stands in, and a task's report says so.
+none for a family, the one of GPT-2 is used, and a task's report says so.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ class Prompt:
     template: str
     family: str
     two_texts: bool = False
-    """Of an encoder–decoder: the prompt is its source, the answer the beginning of its target."""
+    """Whether the prompt is an encoder–decoder's source, and the answer begins its target."""
 
     @property
     def lead(self) -> str:
-        """What stands before an answer: a blank, or nothing at the beginning of a target or after
+        """What is before an answer: a blank, or nothing at the beginning of a target or after
         an opened quotation."""
         return "" if self.two_texts or self.template.endswith('"') else " "
 

@@ -28,11 +28,11 @@ PUBLISHED: Final[dict[str, dict[str, str]]] = {
         "test": "9ccf5385e59cc775",
     },
 }
-"""By data set and part, the first 16 digits. (CoGnition's training split was not at hand.)"""
+""":func:`rows_sha256` by data set and part. (CoGnition's training split was not at hand.)"""
 
 
 def rows_sha256(rows: Iterable[object]) -> str:
-    """The first 16 digits; of an item that is no text, its fields count."""
+    """16 digits of the SHA-256 of the sorted rows; of an item that is no text, its fields count."""
     texts = (
         row if isinstance(row, str) else "\t".join(map(str, vars(row).values())) for row in rows
     )

@@ -43,7 +43,7 @@ class Frame(Protocol):
 
 
 Row = Keyed | Sequence[Any]
-"""By key, or in the order of the keys."""
+"""Values by key, or in the order of the keys."""
 Tables = Frame | Mapping[Any, Any]
 """The mapping has columns by name, as the hub's ``data[:9]`` has."""
 Source = str | Path | Iterable[Any] | Tables
@@ -225,7 +225,7 @@ class Keys:
         return [key for one in (*self.needed, *self.optional) for key in one.split(" or ")]
 
     def row(self, row: Any, where: str, kind: str) -> dict[str, Any]:
-        """What a row has, as plain values, without what stands for nothing: a mapping or anything
+        """What a row has, as plain values, without what means nothing: a mapping or anything
         else with keys, a dataclass's or a named tuple, or a list in the order of the keys.
 
         ``DataFormatError``, in which ``where`` names it, for anything else, for unknown keys, and

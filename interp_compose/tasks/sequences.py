@@ -53,8 +53,8 @@ class SequencePair:
 
 @contextmanager
 def making_many() -> Iterator[None]:
-    """Without the collector of cycles, which would go through all pairs again and again while they
-    are made; they are in no cycle."""
+    """Switch off the collector of cycles, which would go through all pairs again and again while
+    they are made; they are in no cycle."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -190,7 +190,7 @@ def load_sequences(
             is not the published one.
 
     Raises:
-        OptionError: an unknown name; a seed beside a folder, or where nothing is random.
+        OptionError: an unknown name; a seed with a folder, or where nothing is random.
         MissingDataError: the data is not there; says where to get it.
         DataFormatError: a garbled file, which it names, or one of another data set or version.
     """

@@ -118,12 +118,10 @@ TASKS: Final[tuple[TaskRow, ...]] = (
 
 
 def names_of(kind: Kind) -> tuple[str, ...]:
-    """The names of all tasks of a kind."""
     return tuple(row.name for row in TASKS if row.kind == kind)
 
 
 def row_of(kind: Kind, name: str) -> TaskRow | None:
-    """The task of a name; None where there is none."""
     rows = [row for row in TASKS if row.kind == kind]
     named = [row for row in rows if row.name == name]
     numbered = [row for row in rows if row.others and re.fullmatch(row.others, name)]

@@ -29,7 +29,7 @@ class TransplantPair:
     ``source_span`` and ``target_span`` are character ranges ``[start, end)`` of the phrases.
     ``expected`` is the exact text that should follow the target if it had the source's phrase,
     ``answer`` the one that follows it as it is, leading spaces included: one token each or, where
-    :func:`transplant` is asked for them, several. ``composed``, which may be
+    :func:`transplant` allows them, several. ``composed``, which may be
     left out, is the prompt in which the phrase is exchanged as text. ``source_type`` and
     ``target_type`` say what kind of phrase each is, such as NP or head, in words of your own; they
     have to be the same. ``source_answer``, which may be left out, is the source's own answer,

@@ -65,7 +65,7 @@ def wordnet_senses(data_dir: str | Path | None = None) -> list[Sense]:
 
 
 def wordnet_version(data_dir: str | Path | None = None) -> str:
-    """As its licence states it, such as "3.0"; found as :func:`wordnet_senses` has it."""
+    """The version that WordNet's licence states, like "3.0"; found as by :func:`wordnet_senses`."""
     with _data_path(data_dir):
         lines = [line for _, line in _lines(_find(data_dir), "data.adj")]
     stated = _VERSION.search("\n".join(lines))

@@ -1,4 +1,4 @@
-"""The tokens of an answer after its prompt: one, unless several are asked for."""
+"""The tokens of an answer after its prompt: one, unless several are allowed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ def keep_fitting(
 
 
 def some_tokens(several: bool) -> str:
-    """What an answer has to be."""
     return "one or more known tokens" if several else "a single token"
 
 
@@ -110,7 +109,7 @@ def answer_tokens(
     Prompt and answer encoded together must give the prompt's ids and exactly one more or, with
     ``several``, one or more. Raises ``AnswerError`` otherwise, if one of these tokens is the
     unknown one, or if the tokenizer ends every text with a special token (no answer can follow
-    EOS). ``several`` is None where it cannot be asked for, ``because`` of what; where it is False,
+    EOS). ``several`` is None where it is not available, ``because`` of what; where it is False,
     the message names the option.
     """
     for i, example in enumerate(examples):

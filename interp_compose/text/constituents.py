@@ -96,7 +96,6 @@ def read_tree(tree: str) -> Tree:
 
 
 def leaves(tree: Tree) -> list[str]:
-    """The words of a tree, in order."""
     words: list[str] = tree.leaves()
     return words
 
@@ -148,7 +147,7 @@ def _parts(label: str) -> list[str]:
 
 
 def warn_of_absent(labels: frozenset[str] | None, trees: Iterable[str]) -> None:
-    """Name, in a warning, the labels asked for that none of these bracketings has."""
+    """Name, in a warning, the given labels that none of these bracketings has."""
     present = {one for tree in trees for one in _LABEL.findall(tree)}
     absent = [one for one in sorted(labels or ()) if not any(is_called(it, one) for it in present)]
     if absent:

@@ -17,7 +17,7 @@ class ReadBack:
 
     Attributes:
         prompt: the text in units, encoded again.
-        first: how many special tokens stand before it.
+        first: how many special tokens are before it.
         groups: the unit of each of its tokens.
     """
 
@@ -155,7 +155,7 @@ def _covered(prompt: TokenizedPrompt, spellings: set[str]) -> list[range]:
 
 
 def _plain(text: str) -> str:
-    """With single blanks between words."""
+    """The text with single blanks between words."""
     return " ".join(text.split())
 
 

@@ -27,7 +27,6 @@ class TargetTokenizer:
         self._keyword = "text_target" if for_targets is None else "text"
 
     def __call__(self, texts: Sequence[str], **options: Any) -> Any:
-        """Of several texts."""
         return self._tokenizer(**{self._keyword: list(texts)}, add_special_tokens=False, **options)
 
     def __getattr__(self, name: str) -> Any:

@@ -57,7 +57,6 @@ class TokenizedPrompt:
 
     @property
     def n_groups(self) -> int:
-        """How many units the prompt has."""
         return int(self.groups.max(initial=-1)) + 1
 
     @property

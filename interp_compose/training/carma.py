@@ -48,7 +48,7 @@ class CarmaConfig:
     negatives: Literal["all"] | int = "all"
     """All tokens of a text's other words, or how many to draw for each anchor."""
     unit: Unit = "word"
-    """Whose tokens are each other's positives."""
+    """The unit whose tokens are each other's positives."""
 
     def __post_init__(self) -> None:
         for name in ("weight", "mi_weight", "stability_weight"):

@@ -39,8 +39,8 @@ class Optimisation(Steps):
     """How long a model is trained, and at which learning rates."""
 
     schedule: Schedule = "linear"
-    """Of the learning rate after the warm-up: linearly or by half a cosine to the final one; by the
-    inverse square root of the step (Vaswani et al. 2017); or constant."""
+    """Course of the learning rate after the warm-up: linearly or by half a cosine to the final one;
+    by the inverse square root of the step (Vaswani et al. 2017); or constant."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +50,8 @@ class InParts(Settings):
     accumulate: int = 1
     """Parts of a batch that (each process) runs one after another (gradient accumulation)."""
     precision: Precision = "float32"
-    """Of the forward pass in training; weights, gradients, losses and what is measured are
-    float32."""
+    """Precision of the forward pass in training; weights, gradients, losses and what is measured
+    are float32."""
 
 
 @public
@@ -75,9 +75,9 @@ class TrainConfig(InParts, Optimisation, lr=6e-5):
     beta1: float = 0.9
     """Decay rate of AdamW's first moment."""
     beta2: float = 0.999
-    """Of its second moment."""
+    """Decay rate of AdamW's second moment."""
     weight_decay: float = 0.01
-    """Decoupled (AdamW's)."""
+    """Weight decay, decoupled as AdamW's is."""
     decay_vectors: bool = True
     """Whether biases and norms' weights decay as well, or only matrices and embeddings."""
     label_smoothing: float = 0.0
@@ -95,7 +95,7 @@ class TrainConfig(InParts, Optimisation, lr=6e-5):
     activation_checkpointing: bool = False
     """Recompute each block in the backward pass instead of keeping its activations."""
     seed: int = 0
-    """Of order, dropout and drawn negatives."""
+    """Seed of order, dropout and drawn negatives."""
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "accumulate"):

@@ -40,7 +40,6 @@ class Batch:
     candidates: Int[Tensor, "batch label"] | None = None
 
     def to(self, device: torch.device) -> Batch:
-        """The same batch on another device."""
         return Batch(
             self.tokens.to(device),
             self.mask.to(device),

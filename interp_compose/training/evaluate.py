@@ -99,7 +99,7 @@ def evaluate(
 def answered(
     model: LensModel, items: Sequence[TrainingExample]
 ) -> tuple[Bool[Tensor, "example"], Float[Tensor, "example"]]:
-    """Of each example, in the order given: whether its answer is the most likely of its candidates
+    """For each example, in the order given: whether its answer is the most likely of its candidates
     (of the whole vocabulary where it has none), and the answer's loss in nats over the vocabulary,
     which is what is trained."""
     right = torch.zeros(len(items), dtype=torch.bool, device=model.device)

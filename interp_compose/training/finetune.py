@@ -107,7 +107,7 @@ def finetune(
         InputError: before any work: prompts, answers, layers, an empty split, a folder with
             another run's checkpoints.
         CapabilityError: an encoder, or weights in half precision.
-        DeviceError: bfloat16 is asked for on a GPU that has none.
+        DeviceError: bfloat16 on a GPU that has none.
         InterventionError: CARMA would do nothing, interventions are open on the model, or, at the
             end, no weight has moved.
         NonFiniteError: a loss or gradient is NaN or infinite; names the step and the term.

@@ -31,7 +31,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 Tracker = Callable[[dict[str, float | int]], object]
-"""Such as ``wandb.log`` or ``trackio.log``."""
+"""Called with each row as it is measured, such as ``wandb.log`` or ``trackio.log``."""
 
 
 @runtime_checkable
@@ -149,7 +149,7 @@ def read_history(path: str | os.PathLike[str]) -> dict[str, pd.DataFrame]:
 
     Raises:
         MissingDataError: there is no such file.
-        CorruptFileError: a line is not one of a history, or the manifest beside the file names
+        CorruptFileError: a line is not one of a history, or the manifest next to the file names
             another.
     """
     path = Path(path)

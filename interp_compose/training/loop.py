@@ -102,7 +102,7 @@ class Executor:
         raise NotImplementedError
 
     def wait(self) -> None:
-        """Until all processes are here."""
+        """Return when all processes are here; one process alone does not wait."""
 
     def finish(self) -> None:
         """The weights that are the result become the models'."""
@@ -124,7 +124,7 @@ class Executor:
         return tensors
 
     def note(self) -> dict[str, Any]:
-        """What a checkpoint holds beside its tensors, in JSON's types."""
+        """What a checkpoint holds next to its tensors, in JSON's types."""
         raise NotImplementedError
 
     @torch.no_grad()
@@ -133,8 +133,12 @@ class Executor:
         for i, weight in enumerate(self.parameters):
             weight.copy_(tensors[f"weight.{i}"])
             if f"exp_avg.{i}" in tensors:
+                # AdamW has its moments where the weight is; its step on the CPU unless it is fused.
+                fused = self.optimizer.defaults["fused"]
                 self.optimizer.state[weight] = {
-                    name: tensors[f"{name}.{i}"].to(self._device_of(name, weight))
+                    name: tensors[f"{name}.{i}"].to(
+                        "cpu" if name == "step" and not fused else weight.device
+                    )
                     for name in MOMENTS
                 }
 
@@ -142,11 +146,6 @@ class Executor:
         """Go on from a checkpoint of the same run."""
         self.step = checkpoint.step
         self.load_state_dict(checkpoint.tensors)
-
-    def _device_of(self, moment: str, weight: Tensor) -> torch.device:
-        """AdamW keeps its moments beside the weight, and its step on the CPU unless it is fused."""
-        on_cpu = moment == "step" and not self.optimizer.defaults["fused"]
-        return torch.device("cpu") if on_cpu else weight.device
 
 
 def run_training(
@@ -319,7 +318,7 @@ class Trainer(Executor, Generic[BatchT]):
             yield
 
     def evaluate(self) -> None:
-        """Into the recorder; a validation accuracy may end training early."""
+        """Record what the objective measures; a validation accuracy may end training early."""
         self.model.train(False)
         if self.step == 0:
             self.recorder.restart([])

@@ -21,7 +21,7 @@ from interp_compose.errors import OptionError
 from interp_compose.tensors import cosines, full_precision, seeded, stack_layers, word_pairs
 
 MOST_NEGATIVES: Final = 100_000
-"""Drawn for each anchor; they are all held in memory."""
+"""Negatives drawn for each anchor, at most; they are all held in memory."""
 _NEVER = -1e30
 """A score whose exponential is 0. Minus infinity would make a NaN of a token without partners."""
 
@@ -44,7 +44,7 @@ def mutual_information_loss(
     Positives are the other tokens of the same word (tokens of a row that share a ``word_ids``),
     negatives the tokens of the row's other words. A token without a positive or without a negative
     is no anchor. ``word_ids`` of -1 (BOS, specials, padding) belong to no set, and nothing that
-    stands there reaches the value or a gradient. Without any anchor the loss is a zero that can be
+    is there reaches the value or a gradient. Without any anchor the loss is a zero that can be
     propagated back. A zero vector has cosine 0 with every other and the gradient 0.
 
     ``negatives=n`` draws n negatives with replacement for each (layer, anchor), on the CPU from
@@ -92,7 +92,7 @@ def stability_loss(
 
     Σ_k E‖h_{k+1} − h_k‖² / (E‖h_k‖² + E‖h_{k+1}‖² + eps) over consecutive pairs of ``resid``, which
     holds layers l … K+1 for a sum over l … K; expectations are over the batch's tokens where
-    ``mask`` is not 0. Leave BOS out of it: its norm would drown the rest. What stands at masked
+    ``mask`` is not 0. Leave BOS out of it: its norm would drown the rest. What is at masked
     positions reaches neither the value nor a gradient; without any token the loss is 0. The
     authors' code takes one pair fewer and averages over padding as well.
 
@@ -138,7 +138,7 @@ def _anchors(
 def _logsumexp(
     scores: Float[Tensor, "layer batch pos pos"], members: Bool[Tensor, "batch pos pos"]
 ) -> Float[Tensor, "layer batch pos"]:
-    """Over each token's members; far below any score, but finite, where it has none."""
+    """log Σ exp over each token's members; where it has none, far below any score, but finite."""
     return scores.masked_fill(~members, _NEVER).logsumexp(-1)
 
 

@@ -31,7 +31,7 @@ class Objective(Protocol[BatchT]):
 
     Attributes:
         terms: what the loss is made of, by name, and as a message calls it.
-        sums: names of what :meth:`loss` returns beside the loss; the terms are among them.
+        sums: names of what :meth:`loss` returns with the loss; the terms are among them.
     """
 
     @property
@@ -45,18 +45,16 @@ class Objective(Protocol[BatchT]):
         """Tokens of each training example."""
         ...
 
-    def collate(self, indices: Int[np.ndarray, "..."]) -> BatchT:
-        """A batch of these examples."""
-        ...
+    def collate(self, indices: Int[np.ndarray, "..."]) -> BatchT: ...
 
     def sizes(self, batch: BatchT) -> Sequence[int]:
-        """Of each term, how many numbers of the batch it is the mean of."""
+        """How many numbers of the batch each term is the mean of."""
         ...
 
     def loss(
         self, model: Any, batch: BatchT, shares: Sequence[float], seed: int
     ) -> tuple[Tensor, Sequence[Tensor]]:
-        """Of one part of a batch: its contribution to the batch's loss, and to each of ``sums``.
+        """For one part of a batch, its contribution to the batch's loss, and to each of ``sums``.
 
         ``shares`` says of each term how much of the whole batch the part holds (by
         :meth:`sizes`): so weighted, the parts' means add up to those of the batch. ``seed`` is for

@@ -1,7 +1,7 @@
 """Which examples each optimiser step sees: by the settings, the seed and the step alone.
 
 So a run resumes at any step without replaying those before it, and a model sees the same batches
-alone and beside others.
+alone and with others.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ class PaperSettings(NamedTuple):
 
 
 def paper_settings(model: str, task: str) -> PaperSettings:
-    """Of one of the paper's models, by hub name or label; "sst" is its SC.
+    """The settings for one of the paper's models, by hub name or label; "sst" is its SC.
 
     Raises:
         OptionError: a model or a task that the paper does not have.

@@ -14,7 +14,7 @@ from torch import Tensor
 class Processes:
     """The processes of this run: who I am, sums over all of us, and waiting for each other.
 
-    accelerate is asked only where there are several (``WORLD_SIZE``), so that a single run leaves
+    accelerate is called only where there are several (``WORLD_SIZE``), so that a single run leaves
     its process-wide state alone. ``device`` is this process' own then.
     """
 
@@ -35,7 +35,7 @@ class Processes:
         return self.index == 0
 
     def wait(self) -> None:
-        """Until all are here."""
+        """Return when all processes are here."""
         if self.count > 1:
             self._state.wait_for_everyone()
 

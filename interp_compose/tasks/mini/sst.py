@@ -60,7 +60,7 @@ title heading
 NOUN_SYNONYMS = {
     noun: tuple(synonyms) for noun, *synonyms in map(str.split, _NOUN_SYNONYMS.strip().splitlines())
 }
-"""Words for the films' parts that stand in no text of any shipped task or model."""
+"""Words for the films' parts that occur in no text of any shipped task or model."""
 _VERY = ("very", "really", "truly")
 _NOT = ("not", "never")
 _SEED = 7
@@ -175,7 +175,7 @@ def _clause(rng: random.Random) -> Phrase:
 
 
 def _quality(rng: random.Random) -> Phrase:
-    """An adjective with none, one or two modifiers; the pair is with the one beside it."""
+    """An adjective with none, one or two modifiers; the pair is with the one next to it."""
     label = rng.choice((1, 2, 3))
     adjective = rng.choice(ADJECTIVES[label])
     phrase = Phrase(f"({label} {adjective})", label)

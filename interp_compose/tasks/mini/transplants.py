@@ -88,7 +88,7 @@ def _all() -> Iterator[Exchange]:
 
 
 def _slots(one: Definition) -> Iterator[tuple[int, str, Role]]:
-    """Place, word and role of each word that stands for a concept."""
+    """Place, word and role of each word that names a concept."""
     head = head_place(one.tree)
     for place, word in enumerate(one.text.split()):
         if word in one.words:
@@ -96,7 +96,7 @@ def _slots(one: Definition) -> Iterator[tuple[int, str, Role]]:
 
 
 def _without(words: Sequence[str], place: int) -> tuple[str, ...]:
-    """Words with a gap."""
+    """The words with an empty one at ``place``."""
     return (*words[:place], "", *words[place + 1 :])
 
 

@@ -1,6 +1,6 @@
 """The words of the shipped miniature world, authored for this project.
 
-A *concept* is a set of words that may stand for each other in the world's definitions. Its *seen*
+A *concept* is a set of words that may replace each other in the world's definitions. Its *seen*
 words occur in the training split of ``mini-idm``; its *reserve* words occur in no split of any
 shipped task, so that putting a reserve word for a seen one is a substitution that the task's
 training never showed. Every word belongs to one concept only; a concept is named by its first.
@@ -43,7 +43,7 @@ def thesaurus() -> Mapping[str, Synonyms]:
 
 @cache
 def reserve_words() -> Mapping[str, tuple[str, ...]]:
-    """Seen word → the reserve words that may stand for it; words without any are left out."""
+    """Seen word → the reserve words that may replace it; words without any are left out."""
     concepts = thesaurus().values()
     return MappingProxyType(
         {word: one.reserve for one in concepts for word in one.seen if one.reserve}

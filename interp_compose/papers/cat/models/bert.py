@@ -69,7 +69,7 @@ class EncoderConfig(EncoderShape):
     LayerNorm of other attentions, or neither, as it is printed."""
     act: Act = "gelu"
     eps: float = 1e-12
-    """Of LayerNorm."""
+    """ε of LayerNorm."""
 
     biases: ClassVar[Biases] = "all"
     positional_embedding_type: ClassVar[str] = "standard"
@@ -84,7 +84,7 @@ class EncoderConfig(EncoderShape):
 
     @property
     def head_width(self) -> int:
-        """``d_head``."""
+        """``d_head``: the width of a head."""
         return self.d_model // self.n_heads
 
     @property
@@ -119,7 +119,7 @@ class BertBlock(nn.Module):
     """Attention and MLP, each added to the residual and followed by LayerNorm; where the block
     composes, composition (CAT, eq. 2) and representation enhancement (eq. 3) after them.
 
-    The words of a sentence are decomposed, each the mean of its tokens, and h_comp stands at every
+    The words of a sentence are decomposed, each the mean of its tokens, and h_comp is at every
     token of its word. Enhancement runs over tokens, as the next block does: with words in their
     place, the tokens of a word could no longer be told apart, as masked-language modelling must.
     Where a word is one token, that is the paper's.
@@ -190,7 +190,7 @@ class BertBlock(nn.Module):
 
 
 class MaskedHead(nn.Module):
-    """What stands between a hidden state and the unembedding (Devlin et al. 2019)."""
+    """The layer between a hidden state and the unembedding (Devlin et al. 2019)."""
 
     def __init__(self, cfg: EncoderConfig) -> None:
         super().__init__()
@@ -327,6 +327,6 @@ class SmallEncoder(HookedRootModule):  # type: ignore[misc]
         return outputs
 
     def logits(self, hidden: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_vocab"]:
-        """Of the masked token, from one of the last block's outputs."""
+        """Logits of the masked token, from one of the last block's outputs."""
         words: Any = self.embed
         return linear(self.mlm_head(hidden), words.W_E, self.b_U)

@@ -20,7 +20,7 @@ from interp_compose.papers.shared.models.decoder import Attention
 
 CodeNorm = Literal["rms", "unit"]
 EPSILON: Final = 1e-12
-"""Of RMSNorm, so that a row without any code stays 0; a mean square of one code is above 1e-6."""
+"""ε of RMSNorm: a row without any code stays 0; a mean square of one code is above 1e-6."""
 
 
 class Composition(nn.Module):
@@ -70,7 +70,7 @@ class DenseComposition(nn.Module):
     def forward(
         self, h: Float[Tensor, "batch pos d_model"]
     ) -> tuple[None, Float[Tensor, "batch pos d_model"]]:
-        """No weights, and what stands in the place of h_comp."""
+        """No weights, and what replaces h_comp."""
         post = self.hook_post(gelu(linear(h, self.W_in.mT)))
         return None, linear(post, self.W_out.mT)
 
@@ -97,7 +97,7 @@ class MixAttention(Attention):
         cont: Float[Tensor, "batch pos d_model"],
         masked: Bool[Tensor, "#batch 1 1 pos"] | None,
     ) -> Float[Tensor, "batch pos d_model"]:
-        """The mean over both halves; no query attends to what is ``masked``, in either half."""
+        """The mean over both halves; no query attends to ``masked`` keys, in either half."""
         halves = self.hook_in(torch.cat([comp, cont], dim=1))  # [batch 2·pos d_model]
         masked_halves = None if masked is None else masked.repeat(1, 1, 1, 2)  # [batch 1 1 2·pos]
         out: Tensor = self(halves, None, masked_halves)
@@ -155,6 +155,6 @@ def word_means(
     x: Float[Tensor, "batch pos d_model"], same: Float[Tensor, "batch pos pos"]
 ) -> Float[Tensor, "batch pos d_model"]:
     """At each position the mean over the positions of its word (CAT, footnote 2), by
-    :func:`same_word`; what stands where there is no word is not read."""
+    :func:`same_word`; what is where there is no word is not read."""
     valid = same.diagonal(dim1=1, dim2=2) > 0  # [batch pos]: a token is in its own word
     return same @ x.masked_fill(~valid[..., None], 0)  # masked, since 0 · NaN is NaN

@@ -25,7 +25,7 @@ from interp_compose.papers.shared.models.decoder import Act
 
 KIND: Final = "bert"
 BACKBONE: Final = ("embed", "pos_embed", "token_type_embed", "blocks")
-"""What names of its weights begin with."""
+"""Beginnings of the names of its weights."""
 NORMS: Final = {"attention.output.LayerNorm": "ln1", "output.LayerNorm": "ln2"}
 
 
@@ -137,7 +137,7 @@ def encoder_from_bert(model: LensModel) -> SmallEncoderModel:
 
 
 def _weights(model: EncoderModel, config: EncoderConfig) -> dict[str, Tensor]:
-    """By the small encoder's names and in its shapes: ``[in out]``, of attention by head."""
+    """Weights by the small encoder's names, in its shapes: ``[in out]``, of attention by head."""
     state: dict[str, Tensor] = dict(model._core.state_dict())
     theirs = {name.replace("_original_component.", ""): one for name, one in state.items()}
     weights: dict[str, Tensor] = {}

@@ -23,4 +23,4 @@ class EncoderShape(DecoderShape, n_layers=4, d_model=128, n_heads=4, d_mlp=512):
     level: Literal["word", "token"] = "word"
     """What is decomposed: words, each the mean of its tokens (CAT, footnote 2), or tokens."""
     dropout: float = 0.0
-    """Of embeddings and of what attention and MLP add; BERT has that of patterns as well."""
+    """Dropout of embeddings and of what attention and MLP add; BERT has that of patterns too."""

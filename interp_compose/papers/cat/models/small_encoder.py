@@ -101,7 +101,6 @@ class SmallEncoderModel(OwnModel):
 
     @classmethod
     def of(cls, described: Mapping[str, Any], *, name: str, tokenizer: Any) -> SmallEncoderModel:
-        """With the weights still to come."""
         if tokenizer is None and "word_pieces" in described:
             tokenizer = WordPieceTokenizer(json.dumps(described["word_pieces"]))
         if described["output"] not in get_args(Output):
@@ -127,7 +126,7 @@ class SmallEncoderModel(OwnModel):
     def shifted(
         self, tokens: Int[Tensor, "batch pos"], shift: Int[Tensor, "batch pos"] | int
     ) -> Int[Tensor, "batch pos"]:
-        """Moved on among the entries of their kind: begins of words, or what goes on with one."""
+        """Ids moved on among the entries of their kind: begins of words, or what follows one."""
         out = torch.empty_like(tokens)
         kinds = self.lens.continues[tokens]
         for kind in (False, True):

@@ -13,8 +13,8 @@ NO_PUNCTUATION: Final = str.maketrans("", "", string.punctuation)
 
 
 def normalized_answer(text: str) -> str:
-    """In lower case, without ASCII's punctuation, then without the articles "a", "an" and "the";
-    single spaces between words."""
+    """The text in lower case, without ASCII's punctuation, then without the articles "a", "an" and
+    "the"; single spaces between words."""
     return " ".join(ARTICLES.sub(" ", text.lower().translate(NO_PUNCTUATION)).split())
 
 

@@ -18,9 +18,9 @@ SCORES = ("pearson", "spearman")
 def classified(
     metric: str, predicted: Float[np.ndarray, "text"], target: Float[np.ndarray, "text"]
 ) -> float:
-    """Of predicted classes: the share that is right (``"accuracy"``), Matthews' correlation
+    """For predicted classes the share that is right (``"accuracy"``), Matthews' correlation
     (``"matthews"``, CoLA; 0 where one class alone is predicted) and the F1 of class 1 (``"f1"``,
-    MRPC and QQP; 0 where it is never predicted). Of predicted scores: Pearson's and Spearman's
+    MRPC and QQP; 0 where it is never predicted). For predicted scores Pearson's and Spearman's
     correlation (STS-B), NaN where a side is constant or fewer than two texts are there.
 
     Raises:

@@ -53,7 +53,7 @@ class LabelledTask(ShownTask):
     labels: tuple[str, ...] = ()
     """The names of the classes; none where targets are scores."""
     metrics: tuple[str, ...] = ("accuracy",)
-    """Of classes ``"accuracy"``, ``"matthews"`` and ``"f1"`` (of class 1); of scores ``"pearson"``
+    """For classes ``"accuracy"``, ``"matthews"``, ``"f1"`` (of class 1); for scores ``"pearson"``
     and ``"spearman"``. The first is the task's own."""
     report: Mapping[str, int | str | float] = field(default_factory=dict)
     """Counts, and where the data are from."""
@@ -167,7 +167,7 @@ def counted(
 
 
 def shuffled(items: Iterable[LabelledText], seed: int = 0) -> tuple[LabelledText, ...]:
-    """In an order that the seed alone decides, of files that are sorted by class."""
+    """The items in an order that the seed alone decides: files are sorted by class."""
     shuffled_items = list(items)
     Random(seed).shuffle(shuffled_items)
     return tuple(shuffled_items)

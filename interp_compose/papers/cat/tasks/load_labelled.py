@@ -17,7 +17,7 @@ def load_labelled(name: str, *, data_dir: str | Path | None = None) -> LabelledT
     Args:
         name: ``"sst"`` (sentences of the Stanford Sentiment Treebank, negative or positive); of
             GLUE ``"cola"``, ``"sst-2"``, ``"mrpc"``, ``"sts-b"``, ``"qqp"``, ``"mnli"``,
-            ``"qnli"``, ``"rte"`` and ``"wnli"``; with another distribution beside that of training
+            ``"qnli"``, ``"rte"`` and ``"wnli"``; with another distribution next to that of training
             ``"paws-swap"``, ``"imdb-sst2"``, ``"stsb-images-msrvid"``,
             ``"mnli-telephone-letters"`` and ``"amazon-music-video"``.
         data_dir: the folder with the data in their own format.

@@ -60,7 +60,12 @@ class Sememes:
         """
         if not 0 < share < 1:
             raise OptionError(f"share={share!r}: expected a number between 0 and 1, such as 0.1")
-        held = {word for word in self.words if _place(word) < share}
+        # A word's place between 0 and 1, by the word alone.
+        held = {
+            word
+            for word in self.words
+            if int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "big") / 2**64 < share
+        }
         sides = [
             {word: sememes for word, sememes in self.words.items() if (word in held) == is_held}
             for is_held in (False, True)
@@ -123,7 +128,7 @@ def load_sememes(folder: str | Path) -> Sememes:
 
 
 def _distinct(names: Iterable[str]) -> tuple[str, ...]:
-    """English names, of which a few stand for several sememes: those get a number."""
+    """English names, of which a few mean several sememes: those get a number."""
     out: dict[str, None] = {}
     for name in names:
         numbered = (f"{name} {i}" for i in itertools.count(2))
@@ -156,8 +161,3 @@ def _lines(path: Path) -> Iterator[tuple[str, str]]:
     for i, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             yield f"line {i} of {path}", line.strip()
-
-
-def _place(word: str) -> float:
-    """Between 0 and 1, by the word alone."""
-    return int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "big") / 2**64

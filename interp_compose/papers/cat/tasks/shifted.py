@@ -193,14 +193,12 @@ def _captions(path: Path, source: str) -> Iterator[LabelledText]:
         row = dict(zip(STS, cells, strict=False))
         if row["file"] == source:
             score = score_of(row["score"], where, *SCORES)
-            yield LabelledText(*_checked_pair(row["sentence1"], row["sentence2"], where), score)
-
-
-def _checked_pair(text1: str, text2: str, where: str) -> tuple[str, str]:
-    for text in (text1, text2):
-        if not is_text(text):
-            raise DataFormatError(f"{where} has an empty sentence; give a text that is not blank")
-    return text1, text2
+            texts = row["sentence1"], row["sentence2"]
+            if not all(map(is_text, texts)):
+                raise DataFormatError(
+                    f"{where} has an empty sentence; give a text that is not blank"
+                )
+            yield LabelledText(*texts, score)
 
 
 # ---- MNLI: telephone, letters -------------------------------------------------------------------
@@ -304,7 +302,7 @@ FROM_HUB: Final[Mapping[str, Callable[[], LabelledTask]]] = {
 
 @public
 def shifted_from_hub(name: str, *, data_dir: str | Path | None = None) -> LabelledTask:
-    """A task with another distribution beside that of training, through ``datasets``.
+    """A task with another distribution next to that of training, through ``datasets``.
 
     ``"imdb-sst2"`` is of ``stanfordnlp/imdb`` and ``nyu-mll/glue`` (``sst2``),
     ``"stsb-images-msrvid"`` of ``mteb/stsbenchmark-sts``, ``"mnli-telephone-letters"`` of

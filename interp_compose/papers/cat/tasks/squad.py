@@ -30,7 +30,7 @@ FILES: Final = {
     "addsent": "sample1k-HCVerifyAll.json",
     "addonesent": "sample1k-HCVerifySample.json",
 }
-"""Of each split, as SQuAD and Jia and Liang distribute them."""
+"""The file of each split, as SQuAD and Jia and Liang distribute them."""
 ADVERSARIAL: Final = {"addsent": "AddSent", "addonesent": "AddOneSent"}
 """Splits with adversarial sentences, as Jia and Liang call them."""
 SPLITS: Final = tuple(FILES)
@@ -62,7 +62,7 @@ class SpanTask(ShownTask):
     Raises:
         OptionError: a split that there is none of.
         InputError: no training or no test questions; a text that is blank; a question without an
-            answer, or with one that does not stand in the context where it says; an id given twice
+            answer, or with one that is not in the context where it says; an id given twice
             in a split.
     """
 
@@ -125,7 +125,7 @@ def load_squad(data_dir: str | Path) -> SpanTask:
 
     Raises:
         MissingDataError: a file is not there; says where to get it.
-        DataFormatError: a file is no such JSON, a field is missing or an answer does not stand
+        DataFormatError: a file is no such JSON, a field is missing or an answer is not
             where its ``answer_start`` says; names article, paragraph and question.
         InputError: a file without a question.
     """
@@ -159,7 +159,7 @@ def squad_from_hub(
     Raises:
         MissingPackageError: ``datasets`` is not installed.
         MissingDataError: there is no such data set, config or split, or it cannot be fetched.
-        DataFormatError: a column is missing; an answer does not stand where its ``answer_start``
+        DataFormatError: a column is missing; an answer is not where its ``answer_start``
             says; names the row and the question.
         InputError: as :class:`SpanTask`.
     """

@@ -49,8 +49,9 @@ class WordPieceTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc]
 
     @classmethod
     def trained(cls, texts: Iterable[str], vocab_size: int) -> WordPieceTokenizer:
-        """With the pieces that training merges, until there are so many entries; the same for equal
-        texts. ``texts`` is read twice (no iterator, then), and need not be in memory.
+        """A tokenizer with the pieces that training merges, until there are so many entries; the
+        same for equal texts. ``texts`` is read twice (no iterator, then), and need not be in
+        memory.
 
         Raises:
             OptionError: more entries than the text supports, or than it has characters.
@@ -111,8 +112,8 @@ class WordPieceTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc]
         return [ids for ids, _ in self.located(texts)]
 
     def located(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        """As :meth:`pieces`; with the characters of the text, begin and end, that each token
-        stands for."""
+        """The ids of :meth:`pieces`, and the characters of the text, begin and end, that each token
+        covers."""
         backend = Tokenizer.from_str(self.backend_tokenizer.to_str())
         backend.encode_special_tokens = True
         encodings = backend.encode_batch(list(texts), add_special_tokens=False)
@@ -164,7 +165,6 @@ class WordPieces:
 
     @classmethod
     def of(cls, tokenizer: WordPieceTokenizer) -> WordPieces:
-        """A tokenizer's."""
         continues = continuing(tokenizer)
         return cls(
             continues,
@@ -177,7 +177,7 @@ class WordPieces:
 
 
 def continuing(tokenizer: Any) -> Bool[np.ndarray, "token"]:
-    """Of each entry of a WordPiece vocabulary, whether it goes on with a word.
+    """Whether each entry of a WordPiece vocabulary goes on with a word.
 
     Raises:
         OptionError: another kind of tokenizer.

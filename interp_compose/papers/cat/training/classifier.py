@@ -29,11 +29,11 @@ class Inputs(Protocol):
 
     @property
     def lengths(self) -> Sequence[int]:
-        """Tokens of each."""
+        """Tokens of each example."""
         ...
 
     def batch(self, indices: Int[np.ndarray, "example"]) -> tuple[Tensor, ...]:
-        """What the model is called with, of these examples."""
+        """What the model is called with for these examples."""
         ...
 
 

@@ -29,7 +29,7 @@ class LossWeights(Settings):
     nuance: float = 1.0
     """Weight of what the difference of both still tells (eq. 7)."""
     beta: float = 0.1
-    """Of the part of eq. 5 that moves the contextual vectors."""
+    """Weight, within eq. 5, of the part that moves the contextual vectors."""
     nuance_reads: Nuance = "difference"
     """What the tasks in the nuance read: the difference (eq. 7), or the contextual and the composed
     vectors themselves, as eq. 10 is printed."""

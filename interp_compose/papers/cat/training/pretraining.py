@@ -136,7 +136,7 @@ def word_shares(words: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos"]:
 @dataclass(frozen=True, eq=False)
 class Pretraining:
     """Masked words and next sentences (Devlin et al. 2019, section 3.1); of a model that composes,
-    guided decomposition and semantics composition beside them (CAT, section 4).
+    guided decomposition and semantics composition as well (CAT, section 4).
 
     L = L_task + L_GD + L_SC, with L_task that of the contextual vectors, which eq. 6 counts once
     more. CAT's losses read the last block's vectors, but for the L1 norm, which reads all blocks'.
@@ -176,7 +176,7 @@ class Pretraining:
         return [len(batch)] * len(self.terms)
 
     def drawn(self, passages: Passages, indices: Int[np.ndarray, "_"], seed: int) -> MaskedBatch:
-        """A batch, by the seed."""
+        """The passages with what ``seed`` draws: masked words, second parts that do not follow."""
         return masked_batch(
             passages,
             indices,
@@ -245,8 +245,8 @@ class Pretraining:
 
     @torch.no_grad()
     def evaluate(self, trainer: Any) -> Mapping[str, Sequence[Row]]:
-        """On :attr:`curve`, which is drawn once and for all: BERT's tasks from each representation,
-        and the codes that are used."""
+        """Rows on :attr:`curve`, which is drawn once and for all: BERT's tasks from each
+        representation, and the codes that are used."""
         if self.curve is None:
             return {}
         scores = measured(self, trainer.model, self.curve)
@@ -259,7 +259,7 @@ class Pretraining:
 def task_losses(
     model: SmallEncoder, batch: MaskedBatch, read: Sequence[Float[Tensor, "batch pos d_model"]]
 ) -> list[tuple[Float[Tensor, ""], Float[Tensor, ""]]]:
-    """Of each of several representations, the cross-entropy (nats) of masked tokens and of whether
+    """For each of several representations, the cross-entropy (nats) of masked tokens and of whether
     the second part follows; means, 0 where there is nothing to predict. All are read by the same
     heads."""
     at = torch.stack([one.flatten(0, 1)[batch.at] for one in read])  # [read masked d_model]

@@ -125,7 +125,7 @@ class Revival:
         cont, words = conts[layer], batch.words
         first = words >= 0
         if self.level == "word":
-            # a word's first token stands for it
+            # a word's first token counts for it
             first &= words != pad(words[:, :-1], (1, 0), value=-1)
             cont = word_means(cont, same_word(words, cont.dtype))
         vectors = cont[first]  # [word d_model], row by row

@@ -30,9 +30,9 @@ TRIES: Final = 8
 """Other passages of which the second part is taken whose length is nearest to that of the one that
 follows, so that lengths do not tell the two apart."""
 NEAR: Final = 64
-"""They are drawn from so many of about the same length."""
+"""How many passages of about the same length they are drawn from."""
 MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
-"""Of the hash of a word's tokens; odd, so that no bit is lost."""
+"""The multiplier in the hash of a word's tokens; odd, so that no bit is lost."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +88,7 @@ class Passages:
 
     @cached_property
     def counts(self) -> Int[np.ndarray, "passage"]:
-        """Tokens of each, special ones included, if its parts follow each other."""
+        """Tokens of each passage, special ones included, if its parts follow each other."""
         low, high = (self.text.starts[self.bounds[:, side]].astype(np.int64) for side in (0, 1))
         special = np.where(self.bounds[:, 1] - self.bounds[:, 0] > 1, 3, 2)
         counts: Int[np.ndarray, "passage"] = np.minimum(high - low + special, self.n_ctx)
@@ -100,7 +100,7 @@ class Passages:
         return [int(n) for n in self.counts]
 
     def first(self, n: int) -> Passages:
-        """So many at most, always the same ones, from all over the text."""
+        """``n`` passages at most, always the same ones, from all over the text."""
         if n >= len(self):
             return self
         chosen = np.random.default_rng(0).choice(len(self), n, replace=False)
@@ -183,7 +183,7 @@ class Lexicon:
 
     @classmethod
     def of(cls, sememes: Mapping[tuple[int, ...], tuple[int, ...]], n_sememes: int) -> Lexicon:
-        """Of token ids and the sememes of the words that they spell.
+        """The lexicon of token ids and the sememes of the words that they spell.
 
         Raises:
             InputError: no words; two with one hash.
@@ -233,7 +233,6 @@ class MaskedBatch:
     sememes: Bool[Tensor, "guided sememe"]
 
     def to(self, device: torch.device) -> MaskedBatch:
-        """The same batch on another device."""
         moved = {name: value.to(device) for name, value in vars(self).items()}
         return MaskedBatch(**moved)
 

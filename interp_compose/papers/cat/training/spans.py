@@ -82,7 +82,7 @@ class SpanTraining:
 def best_spans(
     outputs: Float[Tensor, "batch pos 2"], words: Int[Tensor, "batch pos"], longest: int = LONGEST
 ) -> tuple[Float[Tensor, "batch"], Int[Tensor, "batch 2"]]:
-    """Of each window the most probable span of 1 to ``longest`` words of the context: its
+    """For each window the most probable span of 1 to ``longest`` words of the context: its
     log-probability, the sum of those of begin and end, and the numbers of its first and last word.
     The first of equals; -inf and 0, 0 where there is no word."""
     begin, end = words[:, :, None], words[:, None, :]  # [batch pos 1], [batch 1 pos]

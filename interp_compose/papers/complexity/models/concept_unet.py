@@ -15,7 +15,7 @@ from torch.nn.functional import one_hot
 from interp_compose.errors import MissingPackageError, OptionError
 
 Prediction = Literal["noise", "velocity"]
-"""Of a model: the noise ε in √ᾱ x + √(1 − ᾱ) ε, or √ᾱ ε − √(1 − ᾱ) x (Salimans and Ho 2022)."""
+"""The noise ε in √ᾱ x + √(1 − ᾱ) ε, or √ᾱ ε − √(1 − ᾱ) x (Salimans and Ho 2022)."""
 BETAS: Final = (1e-4, 0.02)
 """The noise schedule's first and last β, between which it is linear."""
 N_CONCEPTS: Final = 3

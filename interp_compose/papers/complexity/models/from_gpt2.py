@@ -45,8 +45,8 @@ def decoder_from_gpt2(model: LensModel, words: Vocabulary, n_ctx: int) -> SmallD
 
     Raises:
         CapabilityError: another architecture, or a GPT-2 that a small decoder cannot be.
-        OptionError: no tokenizer, or one that makes no token of a word; fewer positions than asked
-            for.
+        OptionError: no tokenizer, or one that makes no token of a word; fewer positions than
+            ``n_ctx``.
         InterventionError: interventions are open.
     """
     original: Any = getattr(model.lens, "original_model", None)
@@ -131,7 +131,7 @@ def _check(decoder: SmallDecoder, model: LensModel, pieces: Sequence[Sequence[in
 
 
 def _tokens_of(tokenizer: Any, words: Vocabulary, d_vocab: int) -> list[list[int]]:
-    """By id of the vocabulary, the tokens that the model's tokenizer makes of its word."""
+    """For each id of the vocabulary, the tokens that the model's tokenizer makes of its word."""
     ends = (tokenizer.eos_token_id, tokenizer.bos_token_id)
     end = next(token for token in ends if token is not None)
     pieces = [tokenizer(word, add_special_tokens=False)["input_ids"] for word in words.words]

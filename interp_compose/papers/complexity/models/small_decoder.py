@@ -78,7 +78,6 @@ class SmallDecoderModel(OwnModel):
 
     @classmethod
     def of(cls, described: Mapping[str, Any], *, name: str, tokenizer: Any) -> SmallDecoderModel:
-        """With the weights still to come."""
         words = Vocabulary(tuple(described["words"])) if "words" in described else None
         if tokenizer is None and "byte_pairs" in described:
             from interp_compose.papers.complexity.text.bpe import BpeTokenizer

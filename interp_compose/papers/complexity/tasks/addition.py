@@ -28,7 +28,7 @@ N_OUTSIDE = 10_000
 MOST = 9_999
 """The largest number to add: all pairs are made."""
 LARGEST: Final = 999
-"""That of the paper."""
+"""The paper's largest number."""
 
 
 def named_addition(name: str) -> SequenceTask:

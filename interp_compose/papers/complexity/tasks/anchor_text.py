@@ -80,7 +80,7 @@ def anchor_examples(task: AnchorTask, data: AnchorData) -> tuple[Example, ...]:
 
 
 def default_tokenizer() -> Any:
-    """Of models of the task as it is by default."""
+    """The tokenizer of models of the task as it is by default."""
     return anchor_tokenizer(AnchorTask())
 
 

@@ -22,7 +22,7 @@ N_SEQUENCES: Final = 1500
 
 
 def default_pairs(seed: int) -> tuple[TransplantPair, ...]:
-    """Of sequences with test keys of the task as it is by default."""
+    """Pairs of sequences with test keys, of the task as it is by default."""
     task = AnchorTask()
     return anchor_transplants(task, task.sample("id", N_SEQUENCES, seed=seed), seed=seed)
 

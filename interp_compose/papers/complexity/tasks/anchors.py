@@ -1,6 +1,6 @@
 """Anchor functions composed (complexity control, section III): to memorise, or to reason with.
 
-A sequence holds one key token followed by a chain of anchors, among noise. Each anchor stands for
+A sequence holds one key token followed by a chain of anchors, among noise. Each anchor means
 an operation, and the target is what the operations make of the key, one after another (eq. 1)::
 
     23 a b 43 46 74 54 44 72   ->   (23 + 5) + 1 = 29
@@ -39,9 +39,9 @@ ANCHORS: Final[Mapping[str, Operation]] = {"a": 5, "b": 1, "c": -2, "d": -8}
 """Complexity control, eq. 2."""
 UNSEEN: Final[tuple[Chain, ...]] = (("c", "d"), ("d", "c"))
 LONGEST: Final = 4096
-"""The longest sequence."""
+"""Tokens of the longest sequence."""
 MOST_SAMPLES: Final = 10_000_000
-"""Of one call; they are all held in memory."""
+"""Samples of one call; they are all held in memory."""
 LARGEST: Final = 2**31 - 1
 """The largest token id."""
 MOST_TARGETS: Final = 2_000_000
@@ -85,7 +85,7 @@ class AnchorData:
     """Index into :attr:`AnchorTask.chains`."""
     keys: Int[Tensor, "sample"]
     positions: Int[Tensor, "sample"]
-    """Of the key; its anchors follow."""
+    """Position of the key; its anchors follow."""
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -254,7 +254,7 @@ class AnchorTask:
     ) -> AnchorData:
         """Sequences with these keys, chains and positions, the rest filled with noise.
 
-        Whether a key is one for training is not asked. The result is on the CPU.
+        Whether a key is one for training is not checked. The result is on the CPU.
 
         Raises:
             OptionError: unequal lengths.

@@ -37,14 +37,14 @@ TRAINED: Final = {
 SIDES: Final = (28, 64)
 """Pixels of an image's side: the paper's, and the released code's."""
 RADII: Final = (0.30, 0.30 * 1.6 / 2.7)
-"""Of a large and a small shape, from its centre to its circle or its corners, in sides."""
+"""Radii of a large and a small shape, from its centre to its circle or its corners, in sides."""
 COLORS: Final = ((0.9, 0.1, 0.1), (0.1, 0.1, 0.9))
 PLACE: Final = 0.1
 """How far a centre lies from the image's at most, along each axis, in sides."""
 VARIES: Final = 0.05
 """How far a radius differs from its size's at most, relatively, and a channel from its colour's."""
 NORMALS: Final = ((0.0, 1.0), (3**0.5 / 2, -0.5), (-(3**0.5) / 2, -0.5))
-"""Of an upright triangle's sides; y points down."""
+"""Normals of an upright triangle's sides; y points down."""
 PIXELS_AT_ONCE: Final = 1 << 21
 
 
@@ -82,7 +82,6 @@ class Shapes:
 
 
 def bits_of(nodes: Sequence[str]) -> Int[np.ndarray, "node attribute"]:
-    """Each node's three bits."""
     return np.array([[int(bit) for bit in node] for node in nodes], dtype=np.int64)
 
 
@@ -133,7 +132,7 @@ def checked_nodes(nodes: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def described(node: str) -> str:
-    """Like "small red circle"."""
+    """A phrase such as "small red circle"."""
     shape, size, color = (
         values[int(bit)] for values, bit in zip(ATTRIBUTES.values(), node, strict=True)
     )

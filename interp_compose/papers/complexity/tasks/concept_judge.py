@@ -33,7 +33,7 @@ clear image."""
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """Of each image: its three bits, and whether it is clear; also how unlike the drawing it is."""
+    """Each image's three bits, whether it is clear, and how unlike the drawing it is."""
 
     bits: Int[np.ndarray, "image attribute"]
     is_clear: Bool[np.ndarray, "image"]

@@ -6,7 +6,7 @@ concepts, as long as each other, and the entity is in one of them. Both have a r
 property that is asked about, at the same level, and one of these two is negated: put into the other
 chain, the entity turns the answer into the other one. Each of the two is followed by a rule about
 another property, of a concept in no chain, that is negated where the first is not. So both together
-have the same number of words, and where a concept stands does not show what is negated before it.
+have the same number of words, and where a concept is does not show what is negated before it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PROPERTIES: Final = (
     *("kind", "liquid", "loud", "opaque", "shy", "small", "sweet", "wooden"),
 )
 MOST: Final = 10_000_000
-"""Examples of a split."""
+"""Examples of a split, at most."""
 
 
 def named_prontoqa(name: str) -> SequenceTask:

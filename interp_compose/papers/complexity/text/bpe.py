@@ -14,11 +14,11 @@ from transformers import PreTrainedTokenizerFast
 from interp_compose.errors import OptionError
 
 END: Final = "<|endoftext|>"
-"""Stands before every text, and after the last one."""
+"""The token before every text, and after the last one."""
 LEAST: Final = 257
 """Entries of the smallest vocabulary: every byte, and :data:`END`, whose id is 0."""
 MOST: Final = 2**20
-"""Of the largest."""
+"""Entries of the largest vocabulary."""
 
 
 class BpeTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc]
@@ -38,7 +38,7 @@ class BpeTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc]
 
     @classmethod
     def trained(cls, texts: Iterable[str], vocab_size: int) -> BpeTokenizer:
-        """With the most frequent pairs of the texts merged, until there are so many entries.
+        """A tokenizer that merges the texts' most frequent pairs, until there are so many entries.
 
         Raises:
             OptionError: too few entries for every byte; more than there are pairs that occur at

@@ -42,7 +42,7 @@ class Windows:
 
     @classmethod
     def by_document(cls, stream: Integer[np.ndarray, "token"], n_ctx: int, end: int) -> Windows:
-        """Each document alone, cut in the same way; ``end`` stands before each one, begins its
+        """Each document alone, cut in the same way; ``end`` is before each one, begins its
         first window, and is not predicted."""
         ends = [*np.flatnonzero(stream == end).tolist(), len(stream)]
         cuts = [_cut(low, high, n_ctx) for low, high in pairwise(ends)]
@@ -53,15 +53,15 @@ class Windows:
 
     @property
     def lengths(self) -> list[int]:
-        """Predicted tokens of each."""
+        """Predicted tokens of each window."""
         return [int(n) for n in self.bounds[:, 1] - self.bounds[:, 0] - 1]
 
     def first(self, n: int) -> Windows:
-        """So many of them at most."""
+        """``n`` windows at most."""
         return Windows(self.stream, self.bounds[:n])
 
     def batch(self, indices: Int[np.ndarray, "_"]) -> ContinuedBatch:
-        """Some side by side, padded on the right; on the CPU."""
+        """These windows as a batch, padded on the right; on the CPU."""
         bounds = self.bounds[indices]
         lengths = bounds[:, 1] - bounds[:, 0] - 1
         offsets = np.arange(lengths.max())

@@ -255,7 +255,7 @@ class _BeamSearch:
         self.parents = torch.zeros((n_rows, n_beams), dtype=torch.long, device=device)
 
     def extend(self, logits: Float[Tensor, "row beam d_vocab"], *, last: bool) -> None:
-        """Every beam by every token; by EOS alone if it is the ``last`` step."""
+        """Extend every beam by every token; by EOS alone if it is the ``last`` step."""
         d_vocab = logits.shape[2]
         # 1. Log-probabilities of all extensions: [row beam d_vocab].
         precision = torch.promote_types(logits.dtype, torch.float32)
@@ -271,19 +271,17 @@ class _BeamSearch:
         finish = ends[:, : self.n_beams] & (best[:, : self.n_beams] > -math.inf)
         for place, rank in finish.nonzero().tolist():
             beam = self.tokens[place, parents[place, rank]].tolist()
-            self._finish(place, [*beam, self.eos], float(best[place, rank]))
+            finished = self.finished[self.rows[place]]
+            if len(finished) < self.n_beams:
+                ended = (*beam, self.eos)
+                score = float(best[place, rank]) / len(ended) ** self.length_penalty
+                finished.append(Hypothesis(ended, score))
         # 4. The next beams: those that go on, still best first, as the sort is stable.
         order = ends.int().sort(dim=1, stable=True).indices[:, : self.n_beams]
         self.scores, self.parents = best.gather(1, order), parents.gather(1, order)
         before = self.parents[:, :, None].expand(-1, -1, self.tokens.shape[2])  # [row beam pos]
         new = tokens.gather(1, order)[:, :, None]  # [row beam 1]
         self.tokens = torch.cat([self.tokens.gather(1, before), new], dim=2)
-
-    def _finish(self, place: int, tokens: list[int], log_probability: float) -> None:
-        finished = self.finished[self.rows[place]]
-        if len(finished) < self.n_beams:
-            score = log_probability / len(tokens) ** self.length_penalty
-            finished.append(Hypothesis(tuple(tokens), score))
 
     @property
     def done(self) -> bool:
@@ -305,7 +303,7 @@ class _BeamSearch:
 
 
 class _Steps(Protocol):
-    """One token after the other."""
+    """Decodes the targets of all rows, one token after the other."""
 
     rows_may_leave: bool
 
@@ -360,7 +358,7 @@ class _Cached:
         mask = torch.ones_like(source) if mask is None else mask
         room = -source.shape[1] % ROOM  # up to a multiple of ROOM
         self.masked = (pad(mask, (0, room)) == 0)[:, None, None, :]  # [source 1 1 room]
-        """Keys of each source that are none."""
+        """True at keys that are none: a source's padding, and the room up to a multiple of ROOM."""
         self.of_source: list[_Past] = []
         self.past: list[_Past] = []
         self.blocks: list[Callable[..., Tensor]] = []
@@ -419,7 +417,7 @@ class _Cached:
     def _cross(
         self, attention: Attention, layer: int, joined: Joined, x: Float[Tensor, "row 1 d_model"]
     ) -> Float[Tensor, "row 1 d_model"]:
-        """Beams of a source are its queries."""
+        """Cross-attention of one layer; the beams of a source are its queries."""
         # [source·beam 1 d_model] -> [source beam d_model]
         (q,) = attention.projected(x.view(-1, self.n_beams, x.shape[2]), "Q", joined)
         of_source = self.of_source[layer]
@@ -440,7 +438,7 @@ class _Past(NamedTuple):
     values: Float[Tensor, "row head d_head pos"]
 
     def with_room(self, more: int) -> _Past:
-        """With ``more`` positions of zeros at the end."""
+        """The same with ``more`` positions of zeros at the end."""
         keys, values = pad(self.keys, (0, 0, 0, more)), pad(self.values, (0, more))
         return _Past(keys.contiguous(), values.contiguous())
 
@@ -455,7 +453,7 @@ class _Past(NamedTuple):
         masked: Bool[Tensor, "#row 1 1 room"] | None,
         length: int,
     ) -> Float[Tensor, "row query d_model"]:
-        """Over the first ``length`` positions, without the ``masked`` ones."""
+        """Attention over the first ``length`` positions, without the ``masked`` ones."""
         k = self.keys[:, :, :length].transpose(1, 2)  # [row pos head d_head], a view
         v = self.values[..., :length].permute(0, 3, 1, 2)  # [row pos head d_head], a view
         return attention.attended(q, k, v, masked)

@@ -35,7 +35,7 @@ from interp_compose.tensors import positions_from_mask, softmax_over_keys
 
 Fuse = Literal["none", "encoder", "decoder", "both", "parameters", "previous"]
 Third = Literal["fuse", "previous", "second"]
-"""What a block has before its feed-forward part beside the Transformer's sub-layers."""
+"""What a block has before its feed-forward part, in addition to the Transformer's sub-layers."""
 
 THIRD: Final[Mapping[Fuse, tuple[Third | None, Third | None]]] = {
     "none": (None, None),
@@ -45,7 +45,7 @@ THIRD: Final[Mapping[Fuse, tuple[Third | None, Third | None]]] = {
     "parameters": ("second", "second"),
     "previous": ("previous", "previous"),
 }
-"""Of the encoder's blocks, and of the decoder's."""
+"""The third sub-layer of the encoder's blocks, and of the decoder's."""
 
 
 @public
@@ -59,9 +59,9 @@ class Seq2SeqConfig(Seq2SeqShape):
     """
 
     d_vocab: int
-    """Source tokens."""
+    """Size of the source's vocabulary."""
     d_vocab_out: int
-    """Target tokens."""
+    """Size of the target's vocabulary."""
     n_ctx: int
     """Positions of the source, and of the target."""
     fuse: Fuse = "none"
@@ -97,7 +97,7 @@ class Seq2SeqConfig(Seq2SeqShape):
 
     @property
     def head_width(self) -> int:
-        """``d_head``."""
+        """``d_head``: the width of a head."""
         return self.d_model // self.n_heads
 
     @property
@@ -259,7 +259,7 @@ class Seq2SeqBlock(nn.Module):
         states: Sequence[Float[Tensor, "batch pos d_model"]],
         second: Callable[[Tensor], Tensor],
     ) -> Float[Tensor, "batch pos d_model"]:
-        """The residual after fuse-attention (LRF, eqs. 9 and 10), or after what stands in its
+        """The residual after fuse-attention (LRF, eqs. 9 and 10), or after what is in its
         place: ``second`` is the second self-attention."""
         if self.third is None:
             return resid
@@ -503,7 +503,7 @@ class SmallSeq2Seq(HookedRootModule):  # type: ignore[misc]
     ) -> Float[Tensor, "batch pos d_model"]:
         """A layer's output as fuse-attention reads it.
 
-        With pre-LN each layer's LayerNorm would stand between it and what is read; its weight and
+        With pre-LN each layer's LayerNorm would be between it and what is read; its weight and
         bias are left out, which the key's and value's matrices absorb, so that it is computed once.
         """
         if self.cfg.norm == "post" or self.cfg.fuse == "none":
@@ -525,7 +525,7 @@ class SmallSeq2Seq(HookedRootModule):  # type: ignore[misc]
         mask: Int[Tensor, "batch pos"] | None = None,
         first: int = 0,
     ) -> Float[Tensor, "batch pos d_model"]:
-        """The residual that enters decoder block 0; ``first`` is the position of the first."""
+        """The residual that enters decoder block 0; ``first`` is the first token's position."""
         resid = self.decoder_embed(target)
         if self.cfg.positions != "relative":
             positions = self._positions(target, mask, "target") + first
@@ -535,21 +535,20 @@ class SmallSeq2Seq(HookedRootModule):  # type: ignore[misc]
     def encoder_final(
         self, resid: Float[Tensor, "batch source d_model"]
     ) -> Float[Tensor, "batch source d_model"]:
-        """After the encoder's final norm, where there is one."""
+        """The encoder's output: ``resid`` after the final norm, where there is one."""
         hidden: Tensor = self.encoder_ln_final(resid) if self.cfg.norm == "pre" else resid
         return hidden
 
     def decoder_final(
         self, resid: Float[Tensor, "batch pos d_model"]
     ) -> Float[Tensor, "batch pos d_model"]:
-        """After the decoder's final norm, where there is one."""
+        """The decoder's last hidden state: ``resid`` after the final norm, where there is one."""
         hidden: Tensor = self.decoder_ln_final(resid) if self.cfg.norm == "pre" else resid
         return hidden
 
     def logits(
         self, hidden: Float[Tensor, "*batch d_model"]
     ) -> Float[Tensor, "*batch d_vocab_out"]:
-        """From the last hidden state."""
         weight = self.decoder_embed.W_E if self.cfg.tied else self.W_U.mT
         return linear(hidden, weight, self.b_U)
 

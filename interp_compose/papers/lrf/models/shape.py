@@ -35,4 +35,4 @@ class Seq2SeqShape(Settings):
     """Give source and target one vocabulary and one embedding, so that a word that is copied is the
     same token on both sides (Vaswani et al. 2017, section 3.4)."""
     dropout: float = 0.0
-    """Of embeddings and of what each sub-layer adds (Vaswani et al. 2017, section 5.4)."""
+    """Dropout of embeddings and of what each sub-layer adds (Vaswani et al. 2017, section 5.4)."""

@@ -94,7 +94,6 @@ class SmallSeq2SeqModel(EncoderDecoderModel, OwnModel):
 
     @classmethod
     def of(cls, described: Mapping[str, Any], *, name: str, tokenizer: Any) -> SmallSeq2SeqModel:
-        """With the weights still to come."""
         words = {
             f"{side}_words": None if one is None else Vocabulary(tuple(one))
             for side, one in described["words"].items()
@@ -118,8 +117,7 @@ class SmallSeq2SeqModel(EncoderDecoderModel, OwnModel):
         return torch.cat([earlier, super()._hook_entry(resid.contiguous(), layer)], dim=2)
 
     def attention_sites(self, layer: int) -> Sequence[AttentionSite]:
-        """Those of every encoder–decoder and, with ``fuse="parameters"``, the second
-        self-attention."""
+        """Every encoder–decoder's and, with ``fuse="parameters"``, the second self-attention."""
         sites = super().attention_sites(layer)
         if self.lens.cfg.fuse != "parameters":
             return sites

@@ -1,8 +1,8 @@
 """Linear probes: what can be read from vectors by a linear map that is fitted on others.
 
-A probe's accuracy says little alone, since a probe may learn its task itself: it stands beside that
-of a *control task*, whose labels are random (Hewitt and Liang 2019, "Designing and Interpreting
-Probes with Control Tasks"). The difference is called selectivity.
+A probe's accuracy says little alone, since a probe may learn its task itself: it is compared with
+that of a *control task*, whose labels are random (Hewitt and Liang 2019, "Designing and
+Interpreting Probes with Control Tasks"). The difference is called selectivity.
 """
 
 from __future__ import annotations

@@ -17,10 +17,10 @@ Tokenizer = Literal["zh", "13a", "intl", "char", "none"]
 def bleu(
     translations: Sequence[str], references: Sequence[str], *, tokenize: Tokenizer = "zh"
 ) -> tuple[float, str]:
-    """BLEU of a corpus in [0, 100], and sacrebleu's signature, to be published beside it.
+    """BLEU of a corpus in [0, 100], and sacrebleu's signature, to be published with it.
 
     Post 2018, "A Call for Clarity in Reporting BLEU Scores" (WMT). One reference for each
-    translation. With ``tokenize="zh"``, for Chinese, blanks are first taken out of both: they only
+    translation. With ``tokenize="zh"``, for Chinese, blanks are first removed from both: they only
     part tokens of the model. The others are sacrebleu's tokenizers too ("13a" for English).
 
     Raises:

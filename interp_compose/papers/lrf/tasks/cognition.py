@@ -62,7 +62,7 @@ def load_compounds(data_dir: str | Path, *, lexicon: str | Path | None = None) -
 
     Args:
         data_dir: the folder ``data`` of CoGnition; only its folder ``cg-test`` is read.
-        lexicon: the file with the translations of the atoms; else ``eval/lexicon`` beside
+        lexicon: the file with the translations of the atoms; else ``eval/lexicon`` next to
             ``data_dir``, where it is published.
 
     Raises:
@@ -121,7 +121,7 @@ class CompoundTest:
     def translated(self, translations: Sequence[str]) -> list[bool]:
         """Whether each sentence's compound is translated, by the rule of the published tool.
 
-        Blanks are taken out of a translation. Then every atom has to have one of its translations
+        Blanks are removed from a translation. Then every atom has to have one of its translations
         in it. With several places, determiner and adjective have to have one before the noun's last
         place, and so has the modifier, where there is no verb (a modifier of a verb phrase may
         belong to the verb). An atom that Chinese may leave out is never missing or misplaced.

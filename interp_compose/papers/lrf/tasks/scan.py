@@ -111,7 +111,7 @@ def _everything() -> tuple[SequencePair, ...]:
 
 
 def _cutoff(name: str) -> int | None:
-    """Of a split by length, the actions of the longest training target."""
+    """Actions of the longest training target in a split by length; None for other splits."""
     if name == LENGTH:
         return CUTOFF
     if not name.startswith(f"{LENGTH}-"):

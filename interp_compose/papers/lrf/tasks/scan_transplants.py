@@ -30,11 +30,11 @@ directions none is left to be a random phrase.)"""
 
 
 N_PAIRS: Final = 400
-"""Of each kind of phrase."""
+"""Pairs of each kind of phrase."""
 
 
 def default_pairs(seed: int) -> tuple[TransplantPair, ...]:
-    """As many as a study takes."""
+    """As many pairs as a study takes."""
     return scan_transplants(N_PAIRS, seed=seed)
 
 

@@ -54,7 +54,7 @@ class DecoderConfig(DecoderShape):
     act: Act = "gelu"
     """``"gelu_new"`` is GPT-2's, with tanh."""
     biases: Biases = "all"
-    """``"unembed"``: of the unembedding alone (LayerNorm keeps its own)."""
+    """Which layers have biases; ``"unembed"``: the unembedding alone (LayerNorm keeps its own)."""
 
     positional_embedding_type: ClassVar[str] = "standard"
 
@@ -139,7 +139,7 @@ MODULE_OF: Final = {
 
 
 class LayerNorm(nn.Module):
-    """Over ``d_model``, with weight and bias."""
+    """Layer normalisation over ``d_model``, with weight and bias."""
 
     def __init__(self, d_model: int, eps: float = 1e-5) -> None:
         super().__init__()
@@ -241,7 +241,7 @@ class Attention(nn.Module):
         return [part.unflatten(-1, (self.n_heads, -1)) for part in parts]  # [… head d_head]
 
     def joined(self, which: str) -> Joined:
-        """Weight and bias of one linear layer that stands for several matrices."""
+        """Weight and bias of one linear layer that does the work of several matrices."""
         weights = [getattr(self, f"W_{letter}") for letter in which]
         biases = [getattr(self, f"b_{letter}") for letter in which]
         # [head d_model d_head] -> [d_model head·d_head], one after another along the last axis
@@ -452,7 +452,7 @@ class SmallDecoder(HookedRootModule):  # type: ignore[misc]
         stop: int,
         attention_mask: Int[Tensor, "batch pos"] | None = None,
     ) -> Float[Tensor, "batch pos d_model"]:
-        """Blocks ``start … stop-1``."""
+        """The residual that leaves block ``stop-1``, from the one that enters block ``start``."""
         masked = after(resid.shape[1], resid.device)
         if attention_mask is not None:
             masked = masked | (attention_mask == 0)[:, None, None, :]  # [batch 1 pos pos]
@@ -470,7 +470,7 @@ class SmallDecoder(HookedRootModule):  # type: ignore[misc]
     def logits(
         self, resid: Float[Tensor, "batch pos d_model"]
     ) -> Float[Tensor, "batch pos d_vocab"]:
-        """From the residual that leaves the last block."""
+        """Logits from the residual that leaves the last block."""
         logits: Tensor = self.unembed(self.final(resid))
         return logits
 

@@ -13,7 +13,7 @@ Distribution = Literal["normal", "uniform"]
 
 
 def drawn(name: str, weight: Tensor, seed: int, distribution: Distribution) -> Tensor:
-    """Of deviation 1, or uniform between -1 and 1, in float64.
+    """Random weights of deviation 1, or uniform between -1 and 1, in float64.
 
     By NumPy, whose generator takes 256 bits of seed (torch's on a CPU takes 32) and draws the same
     numbers on every machine.

@@ -20,7 +20,7 @@ class DecoderShape(Width):
     """The sizes of a decoder that do not come from its data."""
 
     n_layers: int = 2
-    """Blocks."""
+    """Number of blocks."""
     n_heads: int = 1
     """Attention heads of a block."""
     d_mlp: int = 128

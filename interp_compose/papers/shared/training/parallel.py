@@ -1,7 +1,7 @@
 """Many small models trained as one program, on tensors of sequences.
 
 The order of a model's samples depends on its seed and the epoch alone, so that it is trained the
-same alone, beside others, and resumed from a checkpoint.
+same alone, with others, and resumed from a checkpoint.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class _Call(nn.Module):
 class ParallelTrainer(Executor):
     """Models of one shape, whose weights are stacked and stepped together.
 
-    A model that has diverged is measured on like the others, and disturbs none beside it.
+    A model that has diverged is measured on like the others, and disturbs none of them.
 
     Args:
         models: on one device; trained in place once :meth:`copy_to_models` is called.
@@ -275,12 +275,15 @@ class ParallelTrainer(Executor):
         self._clip()
         self.set_lr(lr)
         if not self.alone:
-            self._decay(lr)
+            with torch.no_grad():
+                shrink = 1 - lr * self.weight_decay  # decoupled: AdamW's own decay, which is 0 here
+                for weight in self.parameters:
+                    weight.mul_(_per_model(shrink, weight))
         self.optimizer.step()  # 4. elementwise, so as if each were alone
         return losses.detach()
 
     def evaluate(self) -> None:
-        """A row of each model."""
+        """Record a row of each model: the mean loss since the last row, and what is measured."""
         mean = (
             (self._losses / self._losses_of).tolist() if self._losses_of else [math.nan] * len(self)
         )
@@ -327,7 +330,7 @@ class ParallelTrainer(Executor):
         self.rows = [list(rows) for rows in checkpoint.note["rows"]]
 
     def _clip(self) -> None:
-        """Each model's gradient to its own norm, at most."""
+        """Scale each model's gradient down to the norm ``clip``, and keep the norms."""
         if self.config.clip is None:
             return
         gradients = [w.grad for w in self.parameters if w.grad is not None]
@@ -341,12 +344,6 @@ class ParallelTrainer(Executor):
         factor = (self.config.clip / (self.last_norms + 1e-6)).clamp(max=1)  # as clip_grad_norm_
         for grad in gradients:
             grad.mul_(_per_model(factor, grad))
-
-    @torch.no_grad()
-    def _decay(self, lr: float) -> None:
-        shrink = 1 - lr * self.weight_decay  # decoupled: AdamW's own decay, which is 0 here
-        for weight in self.parameters:
-            weight.mul_(_per_model(shrink, weight))
 
 
 def _per_model(factor: Float[Tensor, "model"], stacked: Tensor) -> Tensor:

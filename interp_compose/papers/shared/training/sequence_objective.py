@@ -58,7 +58,6 @@ class SequenceBatch:
         return cls(*(torch.from_numpy(array) for array in arrays))
 
     def to(self, device: torch.device) -> SequenceBatch:
-        """The same batch on another device."""
         tensors = (self.source, self.source_mask, self.given, self.target, self.valid)
         return SequenceBatch(*(tensor.to(device) for tensor in tensors))
 
@@ -70,7 +69,7 @@ class SequenceBatch:
         return hidden[self.valid]  # [batch pos d_model] -> [token d_model]
 
     def logits(self, model: Any) -> Float[Tensor, "token d_vocab_out"]:
-        """Wherever there is a token to predict, row by row."""
+        """Logits wherever there is a token to predict, row by row."""
         logits: Tensor = model.logits(self.hidden(model))
         return logits
 
@@ -101,11 +100,10 @@ class ContinuedBatch:
         return cls(*(torch.from_numpy(np.ascontiguousarray(array)) for array in arrays))
 
     def to(self, device: torch.device) -> ContinuedBatch:
-        """The same batch on another device."""
         return ContinuedBatch(*(t.to(device) for t in (self.tokens, self.target, self.valid)))
 
     def logits(self, model: SmallDecoder) -> Float[Tensor, "token d_vocab"]:
-        """Wherever there is a token to predict, row by row, and no more than these need."""
+        """Logits wherever there is a token to predict, row by row, and no more than these need."""
         return model.logits_at(self.tokens, self.valid.flatten().nonzero()[:, 0])
 
 

@@ -38,7 +38,7 @@ class OfDecoders(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class SideBySide:
-    """An objective of one decoder, asked of ``n`` of them on the same batches, those of ``seed``.
+    """An objective of one decoder, for ``n`` of them on the same batches, those of ``seed``.
 
     Whatever the batch, the loss is that of each model alone: the mean over the tokens to predict.
     """
@@ -94,7 +94,7 @@ class SideBySide:
 
 class SideBySideTrainer(ParallelTrainer):
     """A :class:`.ParallelTrainer` that keeps every step's losses, and says which models diverged;
-    the others go on beside them.
+    the others go on.
 
     Attributes:
         losses: of each step so far and each model, before the step; None after it diverged.
