@@ -92,7 +92,7 @@ def run_version(
     """Train (unless it is the original) and measure one of :func:`run_configs`.
 
     ``folder`` then holds the tables, ``weights.safetensors`` and ``history.jsonl``, and until then
-    checkpoints, from which a run that was stopped goes on. ``label``, like "2/5", stands before the
+    checkpoints, from which a run that was stopped goes on. ``label``, like "2/5", comes before the
     bar's title; what ``watch`` gives for the run's name is told of its steps.
 
     Raises:

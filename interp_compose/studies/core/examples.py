@@ -80,7 +80,7 @@ def examples_of(
         clean: a row per example, with its value in the clean model.
         parts: of such a row.
         facts: what else is to be told of it.
-        answers: that it may have, to stand beside its parts.
+        answers: that it may have, to be shown next to its parts.
         measured: see :class:`Examples`.
         marks: see :class:`Examples`.
         right: the column that says which predictions are right.
@@ -204,5 +204,5 @@ def listed(examples: Examples, room: int) -> dict[str, str]:
 
 
 def _json(value: object) -> str:
-    """In which no text can end the script that it stands in."""
+    """In which no text can end the script that it is in."""
     return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")

@@ -65,7 +65,7 @@ def table(
         head: the columns' names.
         rows: as many cells each.
         numbers: of how many columns, from the second on, the cells are numbers; they line up at
-            the right, so that equal decimals stand under each other.
+            the right, so that equal decimals are under each other.
         caption: what is shown.
         notes: paragraphs under it.
     """
@@ -101,7 +101,7 @@ def picture(title: str, png: bytes, caption: str) -> Markup:
 
 
 def section(title: str, *parts: str) -> str:
-    """A heading and what stands under it; nothing if there is nothing. A part that is no Markup is
+    """A heading and what is under it; nothing if there is nothing. A part that is no Markup is
     a text, and escaped."""
     return Markup(HTML.section(title, caller=lambda: Markup().join(parts)))
 

@@ -24,7 +24,7 @@ IS_OF: Final = {
 ERRORS: Final = {"layer": LayerError, "pooling": OptionError}
 """What a value outside the known ones of a column is refused with, where not ``InputError``."""
 YOURS: Final = "…"
-"""Among the known values of a column, where names of the user's own stand: pooling functions."""
+"""Among the known values of a column, where names of the user's own are: pooling functions."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Table:
         return column.map({name: i for i, name in enumerate(names)})
 
     def named_in(self, config: Mapping[str, Any]) -> dict[str, list[str]]:
-        """Where the user's own names may stand, the known values and those that a config has."""
+        """Where the user's own names may be, the known values and those that a config has."""
         named = {}
         for column, known in self.known.items():
             if YOURS in known:

@@ -31,7 +31,7 @@ MOST_TOLD: Final = 4
 INTERVALS: Final = "intervals are 95 %, not corrected for the choice of a layer"
 """Of sentences that name the layer where most is lost, or kept."""
 UNCORRECTED: Final = "95 % interval, not corrected for the number of comparisons"
-"""Of an interval that stands beside a corrected p."""
+"""Of an interval that is next to a corrected p."""
 LIMITS: Final = (
     "Seeds vary the start and the order of training: other tasks, sizes of model and lengths of "
     "training are not shown."
@@ -311,7 +311,7 @@ def text_table(frame: pd.DataFrame, columns: Iterable[tuple[Any, ...]]) -> list[
 
     Args:
         frame: whose columns are shown.
-        columns: :class:`Column` each. A column is as wide as its widest cell, and stands apart from
+        columns: :class:`Column` each. A column is as wide as its widest cell, and is set apart from
             the one before it. NaN of a number is printed as "nan"; text may be shown instead.
     """
     lines = [""] * (len(frame) + 1)

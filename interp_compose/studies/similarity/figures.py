@@ -222,7 +222,7 @@ def _lines(
     named: Iterable[tuple[str, Style, pd.DataFrame]], column: str, normalised_depth: bool
 ) -> list[Line]:
     """One line per label, style and rows; an undefined number (NaN) has no point, and
-    without an interval a point stands alone."""
+    without an interval a point is alone."""
     x = "depth" if normalised_depth else "layer"
     lines = [
         line_of(

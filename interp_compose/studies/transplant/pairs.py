@@ -315,7 +315,7 @@ def places_of(
     targets: PromptBatch,
     sources: PromptBatch,
 ) -> Places:
-    """Where the phrases of a batch lie; the sources of ``donors`` stand behind the pairs' own."""
+    """Where the phrases of a batch lie; the sources of ``donors`` come behind the pairs' own."""
     layout = targets.layout([run.row.prompt.groups for run in runs])
     phrase = np.full(tuple(sources.tokens.shape), -1)
     pairs = [run.pair for run in runs]

@@ -37,7 +37,7 @@ def complexity_figure(
     """One measure of every matrix of every layer, heads merged; a row per kind of matrix. One that
     has a reference in :data:`REFERENCES` is divided by it.
 
-    Embedding and unembedding belong to no layer and stand in the subtitle.
+    Embedding and unembedding belong to no layer and are in the subtitle.
 
     Args:
         frame: a report's rows; of these the merged ones (head -1) are drawn.

@@ -45,8 +45,8 @@ def spelt(name: str) -> str:
 
 
 def beside(groups: pd.Series) -> pd.Series:
-    """How far each row's point stands from the middle of its category, so that those of several
-    groups stand side by side; one for each name of a group, in their order."""
+    """How far each row's point is from the middle of its category, so that those of several
+    groups are side by side; one for each name of a group, in their order."""
     names = list(dict.fromkeys(groups))
     return APART * (groups.map(names.index) - (len(names) - 1) / 2)
 

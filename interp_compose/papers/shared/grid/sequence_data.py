@@ -107,7 +107,7 @@ class SequenceData:
         return {name: [self.splits[name][i] for i in at] for name, at in self.places(n).items()}
 
     def places(self, n: int) -> dict[str, list[int]]:
-        """Where the pairs of :meth:`sample` stand in their splits."""
+        """Where the pairs of :meth:`sample` are in their splits."""
         random = np.random.default_rng(0)
         return {
             name: random.permutation(len(pairs))[:n].tolist() for name, pairs in self.splits.items()
