@@ -20,9 +20,9 @@ import pandas as pd
 import torch
 
 from benchmarks.common import machine, spread, write
+from docs.claims.runs import RUNS
 from docs.measured import read
 from docs.panel_page import PANELS
-from docs.verdict_page import RUNS
 from interp_compose import cli
 
 

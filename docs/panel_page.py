@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from docs.claims.evaluate import Claim
+from docs.claims.runs import RUNS
 from docs.measured import read
-from docs.task_verdicts import CLAIMS
-from docs.verdict_page import RUNS
-from docs.verdicts import Claim
+from docs.verdict_page import PAPERS
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,8 @@ class Panel:
     @property
     def claims(self) -> list[Claim]:
         """Of the paper about this panel."""
-        return [one for one in CLAIMS if one.where.endswith(self.figure)]
+        _, complexity, *_ = PAPERS
+        return [one for one in complexity if one.where.endswith(self.figure)]
 
 
 PANELS: Final = (

@@ -1,18 +1,19 @@
-"""Every testable claim of the four papers with a verdict: ``docs/verdicts.md``.
+"""What decides a verdict: the values of both sides of a comparison, and the rules.
 
-A claim is its words, where the paper makes it, the runs that test it, and a function that reads
-their files in ``benchmarks/results/`` and returns what was measured and a verdict. A verdict
-follows from the numbers by a rule of :data:`RULES`; where none fits it is :func:`judged` by hand,
-with the condition on the numbers under which it holds. A file that no longer meets the condition
-makes it :data:`STALE`, and a test fails.
+:func:`read_side` is the one function that reads what is compared, :func:`compared` the one that
+decides a comparison.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import isnan
+from statistics import fmean
 from typing import Any, Final
+
+from docs import measured
+from docs.phase_results import share
 
 REPRODUCED: Final = "reproduced"
 NOT: Final = "not reproduced"
@@ -47,55 +48,121 @@ RULES: Final = """\
    change sides.
 """
 
-Found = tuple[str, str]
+Cell = tuple[str, str]
 """What was measured, and the verdict."""
+Row = Mapping[str, Any]
+SHOWN: Final = {
+    "share": ("{mean:share} ({low:share} to {high:share})", "{mean:share}"),
+    "shares": ("{low:share} to {high:share}",) * 2,
+    "seeds": ("{mean:share} [{low:share}–{high:share}]", "{mean:share}"),
+    "ends": ("{mean:share} [{low:share}–{high:share}]",) * 2,
+    "percent": ("{mean:percent} % ({low:percent}–{high:percent})",) * 2,
+    "steps": ("{low:,.0f}–{high:,.0f}", "{low:,.0f}"),
+    "epochs": ("{mean:.1f} ({low:g}–{high:g})",) * 2,
+}
+"""How a side is shown: where its ends differ, and where they are equal (``share``: as shown). It is
+also shown as the ``points`` of a difference, the ``n`` of its rows, and the ``layers`` that differ
+beyond chance."""
+
+
+class Number(float):
+    """A float that can be shown as a ``share`` (".97") and in ``percent`` ("97.0")."""
+
+    def __format__(self, form: str) -> str:
+        if form == "percent":
+            return f"{100 * self:.1f}"
+        return share(self) if form == "share" else super().__format__(form)
 
 
 @dataclass(frozen=True)
-class Claim:
-    """A paper's claim, its place in the paper, and the verdict here."""
+class Side:
+    """One side of a comparison: mean, smallest and largest, or an interval and its middle.
 
-    words: str
-    where: str
-    runs: tuple[str, ...]
-    find: Callable[[], Found]
+    ``values`` are those of single rows (seeds, cells, runs), where the file has them.
+    """
+
+    rows: tuple[Row, ...]
+    values: tuple[float, ...]
+    mean: float
+    low: float
+    high: float
+
+    def __getitem__(self, column: str) -> Any:
+        """Of the one row, what a column holds."""
+        (row,) = self.rows
+        return row[column]
+
+    def __format__(self, form: str) -> str:
+        if form == "points":
+            (row,) = self.rows
+            return points(row)
+        if form == "n":
+            return str(len(self.rows))
+        if form == "layers":
+            return " and ".join(f"{row['layer']:.0f}" for row in self.rows if sure(row)) or "none"
+        differ, equal = SHOWN.get(form, (f"{{mean:{form}}}",) * 2)
+        same = self.low == self.high or (form == "share" and share(self.low) == share(self.high))
+        return (equal if same else differ).format(mean=self.mean, low=self.low, high=self.high)
 
 
-class Claims(list[Claim]):
-    """The claims of one paper, in its order."""
+def points(row: Row) -> str:
+    """A difference like "+4.39 ± 0.64"."""
+    return f"{row['difference']:+.2f} ± {row['standard_error']:.2f}"
 
-    def number(self, words: str) -> int:
-        """The row of the claim that begins with these words."""
-        (found,) = (n for n, one in enumerate(self, 1) if one.words.startswith(words))
-        return found
 
-    def add(
-        self, words: str, where: str, *runs: str
-    ) -> Callable[[Callable[[], Found]], Callable[[], Found]]:
-        """Decorates the function that finds a claim's verdict."""
+def rows_of(file: str, table: str | list[str], where: Mapping[str, Any]) -> list[Row]:
+    """The rows of a table of a file in ``benchmarks/results/`` that have these values; a list
+    allows any of its values. A table inside others is named by all their names."""
+    content: Any = measured.read(file)
+    for name in [table] if isinstance(table, str) else table:
+        content = content[name]
+    rows = content if isinstance(content, list) else [content]
+    allowed = {key: v if isinstance(v, list) else [v] for key, v in where.items()}
+    return [row for row in rows if all(row[key] in values for key, values in allowed.items())]
 
-        def register(find: Callable[[], Found]) -> Callable[[], Found]:
-            self.append(Claim(words, where, runs, find))
-            return find
 
-        return register
+def read_side(query: Mapping[str, Any]) -> Side:
+    """What a query reads: the ``value`` of each row (``less`` another column, as a share ``of``
+    another), or, if ``value`` names three columns, those of one row: mean and ends."""
+    rows = tuple(rows_of(query["file"], query["table"], query["rows"]))
+    columns = query.get("value", "")
+    if isinstance(columns, list):
+        (row,) = rows
+        return side_of(row, *columns)
+    return spread(
+        (
+            (row[columns] - (row[query["less"]] if "less" in query else 0))
+            / (row[query["of"]] if "of" in query else 1)
+            for row in rows * bool(columns)
+        ),
+        rows,
+    )
 
-    def untested(self, words: str, where: str, why: str) -> None:
-        """A claim that nothing here tests."""
-        self.append(Claim(words, where, (), lambda: (why, UNTESTED)))
 
-    def table(self) -> tuple[list[str], list[list[str]]]:
-        """Heads and rows, numbered."""
-        rows = []
-        for number, one in enumerate(self, 1):
-            measured, verdict = one.find()
-            runs = ", ".join(f"[{run}](#run-{run})" for run in one.runs)
-            rows.append([str(number), one.words, one.where, measured, runs, f"**{verdict}**"])
-        return ["", "claim", "in the paper", "measured here", "run", "verdict"], rows
+def side_of(row: Row, *columns: str) -> Side:
+    """Mean and ends by their columns; NaN where one was not reached."""
+    mean, low, high = (Number("nan" if row[name] is None else row[name]) for name in columns)
+    return Side((row,), (), mean, low, high)
 
-    def counts(self) -> Counter[str]:
-        """How many have which verdict."""
-        return Counter(one.find()[1].removesuffix(" †") for one in self)
+
+def spread(values: Iterable[float], rows: tuple[Row, ...] = ()) -> Side:
+    """Mean, smallest and largest of values; each is NaN where there are none."""
+    each = tuple(values)
+    ends = (fmean(each), min(each), max(each)) if each else [float("nan")] * 3
+    return Side(rows, each, *map(Number, ends))
+
+
+def exactly(value: float) -> Side:
+    """A bound that a side is compared with."""
+    return spread([value])
+
+
+def compared(smaller: Side, larger: Side) -> str:
+    """Rules 2 and 3: the second side lies above the first; one seed decides nothing."""
+    for side in (smaller, larger):
+        if len({row["seed"] for row in side.rows if "seed" in row}) == 1:
+            return UNDECIDED
+    return by_ranges((smaller.low, smaller.high), (larger.low, larger.high))
 
 
 def judged(verdict: str, holds: bool) -> str:
@@ -103,15 +170,15 @@ def judged(verdict: str, holds: bool) -> str:
     return f"{verdict} †" if holds else STALE
 
 
-def sure(row: Mapping[str, Any]) -> bool:
+def sure(row: Row) -> bool:
     """A difference beyond chance after the correction; one seed decides nothing."""
     return row["p_holm"] is not None and row["p_holm"] < 0.05
 
 
-def by_tests(rows: Iterable[Mapping[str, Any]]) -> str:
+def by_tests(rows: Iterable[Row]) -> str:
     """Rule 1, of the differences of one task: they are above 0."""
-    found = [row["difference"] for row in rows if sure(row)]
-    up, down = any(d > 0 for d in found), any(d < 0 for d in found)
+    differences = [row["difference"] for row in rows if sure(row)]
+    up, down = any(d > 0 for d in differences), any(d < 0 for d in differences)
     return UNDECIDED if up == down else REPRODUCED if up else NOT
 
 
@@ -119,14 +186,27 @@ def by_ranges(
     smaller: tuple[float | None, float | None], larger: tuple[float | None, float | None]
 ) -> str:
     """Rules 2 and 3: the second lies above the first; an end that was not reached is undecided."""
-    if None in (*smaller, *larger):
+    if any(end is None or isnan(end) for end in (*smaller, *larger)):
         return UNDECIDED
     if smaller[1] < larger[0]:
         return REPRODUCED
     return NOT if larger[1] < smaller[0] else UNDECIDED
 
 
+def by_count(n: int, of: int, over: float | None = None) -> str:
+    """Rule 4: all are as claimed, or none; where a share is given, more than that share or not."""
+    if over is not None:
+        return REPRODUCED if n > over * of else NOT
+    return REPRODUCED if n == of else UNDECIDED if n else NOT
+
+
 def agreed(verdicts: Iterable[str]) -> str:
     """The one verdict of all, else undecided."""
     first, *others = set(verdicts)
     return UNDECIDED if others else first
+
+
+def of_parts(verdicts: Iterable[str]) -> str:
+    """The verdict of a claim of several parts, each of which must hold."""
+    each = list(verdicts)
+    return NOT if NOT in each else agreed(each)

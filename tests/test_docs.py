@@ -31,8 +31,8 @@ from docs import (
     measured,
     reference_pages,
     tables,
-    verdict_page,
 )
+from docs.claims.runs import RUNS
 from interp_compose import cli
 from interp_compose.checks import drawn
 from interp_compose.errors import CapabilityError
@@ -346,9 +346,9 @@ def test_measurements_are_those_of_the_files() -> None:
 
 def test_runs_behind_verdicts_are_in_the_makefile_and_in_one_folder() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8").splitlines()
-    for run in verdict_page.RUNS.values():
+    for run in RUNS.values():
         assert f"\t$(BIN)/{run.command}" in makefile, run.command
-    controls = verdict_page.RUNS["controls"].command
+    controls = RUNS["controls"].command
     for page in (DOCS / "measurements.md", DOCS / "carma.md"):
         text = page.read_text(encoding="utf-8")
         assert text.count("benchmarks.carma_controls") == text.count(f"`{controls}`") == 1, page

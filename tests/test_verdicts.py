@@ -11,18 +11,11 @@ from typing import Any
 
 import pytest
 
-from docs import (
-    carma_verdicts,
-    complexity_verdicts,
-    measured,
-    panel_page,
-    tables,
-    task_results,
-    task_verdicts,
-    verdict_page,
-    watch_results,
-)
-from docs.verdict_page import PAPERS, RUNS
+from docs import measured, panel_page, tables, task_results, verdict_page
+from docs.claims.evaluate import Claims
+from docs.claims.runs import RUNS
+from docs.claims.special import own_tables
+from docs.verdict_page import PAPERS
 from docs.verdicts import (
     NOT,
     REPRODUCED,
@@ -30,7 +23,6 @@ from docs.verdicts import (
     UNDECIDED,
     UNTESTED,
     VERDICTS,
-    Claims,
     agreed,
     by_ranges,
     by_tests,
@@ -39,6 +31,7 @@ from docs.verdicts import (
 from interp_compose import shipped
 
 ROOT = tables.FOLDER.parents[1]
+CARMA, COMPLEXITY, LRF, CAT = PAPERS
 Change = Callable[[dict[str, Any]], None]
 
 
@@ -49,9 +42,9 @@ def test_the_page_is_current() -> None:
 
 
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
-def test_every_claim_has_a_verdict_and_what_it_rests_on(paper: verdict_page.Paper) -> None:
-    assert paper.claims
-    for one in paper.claims:
+def test_every_claim_has_a_verdict_and_what_it_rests_on(paper: Claims) -> None:
+    assert paper
+    for one in paper:
         text, verdict = one.find()
         assert verdict.removesuffix(" †") in VERDICTS, f"{one.words}: {verdict}"
         assert set(one.runs) <= set(RUNS), one.words
@@ -62,7 +55,7 @@ def test_every_claim_has_a_verdict_and_what_it_rests_on(paper: verdict_page.Pape
 
 
 def test_every_run_has_its_file_and_a_claim() -> None:
-    used = {run for paper in PAPERS for one in paper.claims for run in one.runs}
+    used = {run for paper in PAPERS for one in paper for run in one.runs}
     assert used == set(RUNS)
     for run in RUNS.values():
         assert measured.read(run.file)
@@ -243,27 +236,26 @@ IN_TASKS: list[tuple[str, str, Change, str]] = [
 
 
 @pytest.mark.parametrize(
-    ("module", "words", "file", "change", "verdict"),
+    ("claims", "words", "file", "change", "verdict"),
     [
-        *((carma_verdicts, *case) for case in IN_CARMA),
-        *((complexity_verdicts, *case) for case in IN_COMPLEXITY),
-        *((task_verdicts, *case) for case in IN_TASKS),
+        *((CARMA, *case) for case in IN_CARMA),
+        *((COMPLEXITY, *case) for case in [*IN_COMPLEXITY, *IN_TASKS]),
     ],
 )
 def test_a_verdict_follows_the_file(
-    module: Any, words: str, file: str, change: Change, verdict: str, monkeypatch: Any
+    claims: Claims, words: str, file: str, change: Change, verdict: str, monkeypatch: Any
 ) -> None:
-    assert verdict_of(module.CLAIMS, words) != STALE
+    assert verdict_of(claims, words) != STALE
+    read = measured.read
 
     def changed(name: str) -> dict[str, Any]:
-        found = copy.deepcopy(measured.read(name))
+        found = copy.deepcopy(read(name))
         if name == file:
             change(found)
         return found
 
-    for reads in (module, watch_results):
-        monkeypatch.setattr(reads, "read", changed)
-    assert verdict_of(module.CLAIMS, words) == verdict
+    monkeypatch.setattr(measured, "read", changed)
+    assert verdict_of(claims, words) == verdict
 
 
 CHANGED = (
@@ -276,79 +268,79 @@ CHANGED = (
     ("claims", "words", "change", "verdict"),
     [
         (
-            verdict_page.CAT,
+            CAT,
             "That comes of learning",
             where("summary", "model", "cat-last", smallest=0.9, largest=0.95),
             REPRODUCED,
         ),
         (
-            verdict_page.CAT,
+            CAT,
             "CAT's cosines agree",
             where("summary", "output", "mix", smallest=0.9, largest=0.95),
             REPRODUCED,
         ),
         (
-            verdict_page.CAT,
+            CAT,
             "Composed vectors agree",
             where("summary", "output", "comp", smallest=0.9, largest=0.95),
             REPRODUCED,
         ),
         (
-            verdict_page.CAT,
+            CAT,
             "Composed vectors suit",
             where("summary", "output", "comp", smallest=0.9, largest=0.95),
             REPRODUCED,
         ),
         (
-            verdict_page.CAT,
+            CAT,
             "Composed and mixed vectors",
             where("held_out", "output", "comp", smallest=0.1, largest=0.3),
             UNDECIDED,
         ),
         (
-            verdict_page.CAT,
+            CAT,
             "A word is decomposed",
             where("codes", "model", "cat-last", codes_per_word=500.0),
             NOT,
         ),
         (
-            verdict_page.CAT,
+            CAT,
             "Codes of the last block",
             each("differences", words_low=0.1, words_high=0.2),
             REPRODUCED,
         ),
         (
-            verdict_page.CAT,
+            CAT,
             "A few annotated words",
             each("differences", words_low=0.1, words_high=0.2),
             REPRODUCED,
         ),
         (
-            verdict_page.CAT,
+            CAT,
             "Composed ones need no fewer",
             where("summary", "output", "comp", smallest=0.9, largest=0.95),
             NOT,
         ),
         (
-            verdict_page.CAT,
+            CAT,
             "If low complexity lets",
             where("differences", "measure", "mean_abs_cosine", ci_low=0.001, ci_high=0.002),
             REPRODUCED,
         ),
         (
-            verdict_page.LRF,
+            LRF,
             "If low complexity lets",
             where("differences", "measure", "mean_abs_cosine", ci_low=0.001, ci_high=0.002),
             REPRODUCED,
         ),
         (
-            verdict_page.LRF,
+            LRF,
             "The bottom layers",
             where("probes", "layer", 1, accuracy=1),
             REPRODUCED,
         ),
-        (verdict_page.LRF, "Each layer accesses", each("cuts", n_right=0), REPRODUCED),
-        (verdict_page.LRF, "Each layer accesses", each("cuts", n_right=10_000), NOT),
+        (LRF, "Each layer accesses", each("cuts", n_right=0), REPRODUCED),
+        (LRF, "Each layer accesses", each("cuts", n_right=10_000), NOT),
     ],
 )
 def test_verdicts_follow_the_file(
@@ -363,13 +355,13 @@ def test_verdicts_follow_the_file(
             change(found)
         return found
 
-    monkeypatch.setattr(verdict_page, "read", changed)
+    monkeypatch.setattr(measured, "read", changed)
     assert verdict_of(claims, words) == verdict
 
 
 def test_training_sets_that_were_measured_later_stand_by_their_size(monkeypatch: Any) -> None:
     """Of the largest, 90, each setting's shares are 1 and 2 %, of 50 five times that."""
-    large, small = task_verdicts.LARGE, task_verdicts.SMALL
+    large, small = "γ 0.5, wd 0.01", "γ 0.7, wd 0.1"
     summary, differences = [], []
     for size in (90, 50):
         for i, setting in enumerate((large, small), 1):
@@ -395,14 +387,18 @@ def test_training_sets_that_were_measured_later_stand_by_their_size(monkeypatch:
     first, other = task_results.by_setting("", "gen")[1]
     assert first == [large, of_large, of_large, "–", "–"]
     assert other[:4] == [small, of_small, of_small, apart]
-    text, verdict = task_verdicts.compared("", "gen")
+    monkeypatch.setattr(measured, "read", lambda name: found)
+    (claim,) = (one for one in COMPLEXITY if one.words.startswith("SCAN"))
+    text, verdict = claim.find()
     assert verdict == REPRODUCED
     assert [line.split(":")[0] for line in text.split("<br>")[1:]] == ["50", "90"]
 
 
 def test_every_claim_of_section_seven_is_on_the_page_of_panels() -> None:
     claims = [one for panel in panel_page.PANELS for one in panel.claims]
-    assert [one.words for one in claims] == [one.words for one in task_verdicts.CLAIMS]
+    assert [one.words for one in claims] == [
+        one.words for one in COMPLEXITY if one.where.startswith("VII,")
+    ]
     page = (tables.FOLDER.parent / "panels.md").read_text(encoding="utf-8")
     for panel in panel_page.PANELS:
         assert {run for one in panel.claims for run in one.runs} == set(panel.runs)
@@ -418,7 +414,7 @@ def test_the_papers_own_tables_are_summed_up() -> None:
     path = next(p for p in shipped.__path__) + "/carma_paper.csv"
     with open(path, encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["table"] in ("4", "5")]
-    for told, metric in zip(carma_verdicts.own_tables()[1], ("consist_syn", "cv"), strict=True):
+    for told, metric in zip(own_tables()[1], ("consist_syn", "cv"), strict=True):
         value = {
             (row["label"], row["task"], row["rate"], row["version"]): float(row["value"])
             for row in rows
@@ -427,7 +423,7 @@ def test_the_papers_own_tables_are_summed_up() -> None:
         pairs = [(one, value[(*place, "ft")]) for (*place, v), one in value.items() if v == "carma"]
         counted = [sum(a > b for a, b in pairs), sum(a < b for a, b in pairs)]
         assert told[2:6] == [*map(str, counted), str(28 - sum(counted)), str(len(pairs))]
-    assert [row[2:5] for row in carma_verdicts.own_tables()[1]] == [
+    assert [row[2:5] for row in own_tables()[1]] == [
         ["11", "16", "1"],
         ["10", "17", "1"],
     ]

@@ -1,0 +1,225 @@
+"""The claims of ``docs/claims/*.toml``: what was measured of each, and its verdict.
+
+What a claim states:
+
+- ``words``, ``where`` the paper makes it, the ``runs`` that test it; a ``name``, if a text gives
+  its ``{number[name]}``; and ``untested``, the claims that follow it in the paper and ``why``
+  nothing tests them.
+- ``query``: the ``table`` of a run's file (``run``; the first of ``runs`` if none is stated), the
+  conditions ``rows`` on its rows, and the columns ``value`` (also ``less`` and ``of``; see
+  :func:`docs.verdicts.read_side`).
+- ``sides``: what is compared, by name: more conditions, and what else of the query differs.
+- The cell: ``head``, then the ``text`` of each line after its ``label``, then ``foot``; ``between``
+  two lines is a line break if nothing is stated. Texts show sides as ``{name:form}``, in a form of
+  :data:`docs.verdicts.SHOWN` or of Python, and whatever a line states.
+- ``lines``: tables that replace what the claim states, or add conditions, and fill in the strings
+  of its sides; or names of ``groups`` of such tables, of which each combination is a line.
+  ``each`` makes one of each value of a column.
+- ``use``: a table of ``shared``, which the claim completes.
+
+What decides, one of:
+
+- ``rises``: sides (or numbers) from the smallest claimed to the largest.
+- ``tests``: sides whose differences are tested together against 0.
+- ``count``: all values of a ``side`` are at ``least`` a bound or ``below`` it; or ``more`` than a
+  share of them are.
+
+All lines must agree; of lines of different ``part``, each part must hold.
+
+What fits none of it is a function of ``special.py``: ``only``, whether there is such a line;
+``names``, what else its text shows, and as ``verdict`` its verdict; ``verdict``, the claim's. What
+was ``judged`` by hand has a condition on the numbers under which it ``holds``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from itertools import pairwise, product
+from pathlib import Path
+from typing import Any, Final
+
+from docs.claims.runs import RUNS
+from docs.verdicts import (
+    BREAK,
+    UNDECIDED,
+    UNTESTED,
+    Cell,
+    Side,
+    agreed,
+    by_count,
+    by_tests,
+    compared,
+    exactly,
+    judged,
+    of_parts,
+    read_side,
+    rows_of,
+)
+from interp_compose.settings import read_toml
+
+FOLDER: Final = Path(__file__).parent
+QUERY: Final = ("run", "table", "value", "less", "of")
+Query = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a cell: what it states, its sides, and what else its text names."""
+
+    stated: Query
+    sides: Mapping[str, Side]
+    names: Mapping[str, Any]
+
+    def show(self, key: str, **names: Any) -> str:
+        """A text with what it names filled in."""
+        every = {**self.stated, **self.stated["rows"], **self.sides, **self.names, **names}
+        return str(self.stated.get(key, "")).format(**every)
+
+    def text(self) -> str:
+        """What the cell says of it."""
+        n, total = self.counted() if "count" in self.stated else (0, 0)
+        text = self.show("text", **{"n": n, "total": total, **self.names})
+        return ": ".join(filter(None, (self.show("label"), text)))
+
+    def verdicts(self) -> list[str]:
+        """Of each comparison; one of tests, and of a count."""
+        if "verdict" in self.names:
+            return [self.names["verdict"]]
+        if "count" in self.stated:
+            return [by_count(*self.counted(), self.stated["count"].get("more"))]
+        if "tests" in self.stated:
+            groups = ([self.sides[name] for name in group] for group in self.stated["tests"])
+            return [by_tests(row for side in group for row in side.rows) for group in groups]
+        chains = (map(self.side, chain) for chain in self.stated.get("rises", []))
+        return [compared(*pair) for chain in chains for pair in pairwise(chain)]
+
+    def side(self, name: str | float) -> Side:
+        """The side of that name, or a number."""
+        return self.sides[name] if isinstance(name, str) else exactly(name)
+
+    def counted(self) -> tuple[int, int]:
+        """How many values are as claimed, and of how many."""
+        rule = self.stated["count"]
+        values = self.sides[rule["side"]].values
+        least, below = rule.get("least", float("-inf")), rule.get("below", float("inf"))
+        return sum(least <= value < below for value in values), len(values)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A paper's claim, its place in the paper, the runs that test it, and how."""
+
+    claims: Claims
+    words: str
+    where: str
+    runs: tuple[str, ...]
+    stated: Query
+
+    def find(self) -> Cell:
+        """What was measured, and the verdict."""
+        if "why" in self.stated:
+            return self.stated["why"], UNTESTED
+        lines = list(self.lines())
+        return self._text(lines), self._verdict(lines)
+
+    def lines(self) -> Iterator[Line]:
+        """The lines of the cell, with their sides read."""
+        lines = self.stated.get("lines", [{}])
+        groups = [self.claims.groups[each] for each in lines if isinstance(each, str)] or [lines]
+        for places in product(*groups):
+            for stated in _of_each(_merged(self.stated, *places)):
+                sides = {name: _read(stated, side) for name, side in stated["sides"].items()}
+                if "only" not in stated or _special(stated["only"], sides):
+                    names = _special(stated["names"], sides) if "names" in stated else {}
+                    yield Line(stated, sides, names)
+
+    def _text(self, lines: list[Line]) -> str:
+        """The cell, where ``{overlap}`` names the lines whose ranges overlap."""
+        overlaps = [line.show("label") for line in lines if UNDECIDED in line.verdicts()]
+        overlap = f" (ranges overlap at {' and '.join(overlaps)})" if overlaps else ""
+        blocks: dict[str, list[str]] = {}
+        for line in lines:
+            blocks.setdefault(line.show("head", overlap=overlap), []).append(line.text())
+        between = self.stated.get("between", BREAK)
+        after = BREAK if between == BREAK else " "
+        texts = [f"{head}{after * bool(head)}{between.join(each)}" for head, each in blocks.items()]
+        foot = lines[0].show("foot", number=self.claims.numbers)
+        return BREAK.join([*texts, *[foot] * bool(foot)])
+
+    def _verdict(self, lines: list[Line]) -> str:
+        if "judged" in self.stated:
+            return judged(self.stated["judged"], _special(self.stated["holds"], self, lines))
+        if "verdict" in self.stated:
+            return str(_special(self.stated["verdict"], self, lines))
+        parts: dict[str, list[str]] = {}
+        for line in lines:
+            parts.setdefault(line.show("part"), []).extend(line.verdicts())
+        each = [agreed(verdicts) for verdicts in parts.values() if verdicts]
+        return of_parts(each) if len(parts) > 1 else each[0]
+
+
+class Claims(list[Claim]):
+    """The claims of one paper, in its order; ``numbers`` are the rows of those with a name."""
+
+    def __init__(self, paper: str) -> None:
+        data = read_toml(FOLDER / f"{paper}.toml")
+        self.name: str = data["name"]
+        self.about: str = data["about"]
+        self.groups: dict[str, list[Query]] = data.get("groups", {})
+        self.numbers: dict[str, int] = {}
+        for claim in data["claims"]:
+            tested = _merged(data.get("shared", {}).get(claim.get("use"), {}), claim)
+            for each in (tested, *tested.get("untested", [])):
+                runs = tuple(each.get("runs", ()))
+                stated = {"run": runs[0], **each} if runs else each
+                self.append(Claim(self, each["words"], each["where"], runs, stated))
+                if "name" in each:
+                    self.numbers[each["name"]] = len(self)
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Heads and rows, numbered."""
+        rows = []
+        for number, claim in enumerate(self, 1):
+            measured, verdict = claim.find()
+            runs = ", ".join(f"[{run}](#run-{run})" for run in claim.runs)
+            rows.append([str(number), claim.words, claim.where, measured, runs, f"**{verdict}**"])
+        return ["", "claim", "in the paper", "measured here", "run", "verdict"], rows
+
+    def counts(self) -> Counter[str]:
+        """How many have which verdict."""
+        return Counter(claim.find()[1].removesuffix(" †") for claim in self)
+
+
+def _special(name: str, *arguments: Any) -> Any:
+    special = import_module("docs.claims.special")  # which imports this file
+    return getattr(special, name)(*arguments)
+
+
+def _merged(*parts: Query) -> Query:
+    """Later entries replace earlier ones; conditions on rows add up."""
+    merged: Query = {"rows": {}}
+    for part in parts:
+        stated = {**part, **part.get("query", {})}
+        merged |= {**stated, "rows": {**merged["rows"], **stated.get("rows", {})}}
+        merged.pop("query", None)
+    return merged
+
+
+def _of_each(stated: Query) -> list[Query]:
+    """A line, or one of each value of a column."""
+    column = stated.get("each")
+    if not column:
+        return [stated]
+    rows = rows_of(RUNS[stated["run"]].file, stated["table"], stated["rows"])
+    return [_merged(stated, {"rows": {column: v}}) for v in sorted({row[column] for row in rows})]
+
+
+def _read(line: Query, side: Query) -> Side:
+    """One side of a line."""
+    rows = {key: value for key, value in side.items() if key not in QUERY}
+    query = _merged(line, {key: side[key] for key in QUERY if key in side}, {"rows": rows})
+    filled = {k: v.format(**line) for k, v in query["rows"].items() if isinstance(v, str)}
+    return read_side({"file": RUNS[query["run"]].file, **_merged(query, {"rows": filled})})

@@ -1,0 +1,444 @@
+"""What no general query says, by the names that ``docs/claims/*.toml`` give.
+
+``only`` and ``names`` are functions of a line's sides, ``verdict`` and ``holds`` of the claim and
+its lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+from scipy.stats import f as f_distribution, spearmanr
+
+from docs.claims.evaluate import Claim, Line
+from docs.generalise_results import read_out
+from docs.phase_results import SURE, share
+from docs.verdicts import (
+    NOT,
+    REPRODUCED,
+    UNDECIDED,
+    Row,
+    Side,
+    agreed,
+    by_count,
+    by_tests,
+    compared,
+    exactly,
+    of_parts,
+    points,
+    side_of,
+    spread,
+    sure,
+)
+from interp_compose.papers.carma.paper import paper_numbers
+
+Sides = Mapping[str, Side]
+Names = dict[str, Any]
+Lines = Sequence[Line]
+
+
+# CARMA
+
+
+def gains_by_layer(sides: Sides) -> Names:
+    """The gains beyond chance."""
+    rows = sides["cap"].rows
+    gains = [f"{points(row)} at layer {row['layer']:.0f}" for row in rows if sure(row)]
+    return {"gains": ", ".join(gains) or "none", "n": len(gains), "total": len(rows)}
+
+
+def words_gain(sides: Sides) -> bool:
+    """The interval lies above 0."""
+    return sides["words"].low > 0
+
+
+def spans_gain_half(claim: Claim, lines: Lines) -> bool:
+    """Where words gain, random spans gain as well, and more than half as much."""
+    pairs = [(line.sides["words"], line.sides["spans"]) for line in lines]
+    half = all(spans.low > 0 and spans.mean > words.mean / 2 for words, spans in pairs)
+    return bool(pairs) and half
+
+
+def correlation(sides: Sides) -> Names:
+    """Pearson's r of both versions' means."""
+    rows = sides["gains"].rows
+    means = ([row[f"mean_{version}"] for row in rows] for version in ("first", "second"))
+    return {"r": float(np.corrcoef(*means)[0, 1])}
+
+
+def alike(claim: Claim, lines: Lines) -> bool:
+    """The correlation is above .9 on each task."""
+    return min(line.names["r"] for line in lines) > 0.9
+
+
+def gains_of_tasks(sides: Sides) -> Names:
+    """Layer by layer, the gain on one task and on the other."""
+    both = list(zip(sides["idm"].rows, sides["sst"].rows, strict=True))
+    columns = ("difference", "ci_low", "ci_high")
+    verdicts = [compared(side_of(sst, *columns), side_of(idm, *columns)) for idm, sst in both]
+    n = sum(idm["difference"] > sst["difference"] for idm, sst in both)
+    overlaps = verdicts.count(UNDECIDED)
+    return {"n": n, "total": len(both), "overlaps": overlaps, "verdict": agreed(verdicts)}
+
+
+def within_one_point(claim: Claim, lines: Lines) -> str:
+    """Comparable: the interval holds 0 and ends within one point of it."""
+    gain = lines[0].sides["gain"]
+    if compared(exactly(0), gain) != UNDECIDED:
+        return NOT
+    return REPRODUCED if max(abs(gain.low), abs(gain.high)) < 1 else UNDECIDED
+
+
+def spreads(sides: Sides) -> Names:
+    """F test of two variances, two-sided."""
+    plain, carma = (sides[version]["sd"] for version in ("plain", "carma"))
+    freedom = sides["carma"]["n_seeds"] - 1
+    below = float(f_distribution.cdf((carma / plain) ** 2, freedom, freedom))
+    p = 2 * min(below, 1 - below)
+    return {"p": p, "verdict": UNDECIDED if p >= 0.05 else REPRODUCED if carma < plain else NOT}
+
+
+def drift(sides: Sides) -> Names:
+    """Of each measure, the layers at which CARMA is farther from the original than fine-tuning."""
+    moved, moved_plain = (
+        {(row["metric"], row["layer"]): abs(row["difference"]) for row in sides[version].rows}
+        for version in ("carma", "plain")
+    )
+    names, counts = dict[str, str](), []
+    for measure in ("same_word_cosine", "different_word_cosine", "stable_rank"):
+        farther = [moved[at] > moved_plain[at] for at in moved if at[0] == measure]
+        names[measure] = f"{sum(farther)} of {len(farther)}"
+        counts += farther
+    return {**names, "verdict": by_count(len(counts) - sum(counts), len(counts))}
+
+
+def gain_of_one_term(claim: Claim, lines: Lines) -> bool:
+    """The term gains, and of such gains it is not decided whether they are composition's."""
+    gains = by_tests(row for line in lines for row in line.sides["gain"].rows)
+    composition = claim.claims[claim.claims.numbers["composition"] - 1].find()[1]
+    return gains == REPRODUCED and UNDECIDED in composition
+
+
+def faster_than_the_paper(claim: Claim, lines: Lines) -> bool:
+    """The slowest step took less than the least that the paper gives."""
+    least = paper_numbers().query("metric == 'overhead'")["value"].min()
+    return lines[0].sides["step"]["range"][1] < least
+
+
+def own_tables() -> tuple[list[str], list[list[str]]]:
+    """Heads and rows: CARMA compared with plain fine-tuning in the paper's tables 4 and 5."""
+    rows = []
+    paper = paper_numbers().query("table in (4, 5)")
+    for metric, name, better in (("consist_syn", "ConsistSyn, %", "higher"), ("cv", "CV", "lower")):
+        chosen = paper[paper["metric"] == metric]
+        both = chosen.pivot(index=["label", "task", "rate"], columns="version", values="value")
+        apart = both["carma"] - both["ft"]
+        counted = [(apart > 0).sum(), (apart < 0).sum(), (apart == 0).sum(), len(apart)]
+        ratio = np.exp(np.log(both["carma"] / both["ft"]).abs().max())
+        rows.append([name, better, *map(str, counted), f"{apart.mean():+.4f}", f"{ratio:.1f}"])
+    heads = ["", "claimed", "CARMA higher", "lower", "the same", "pairs", "mean difference"]
+    return [*heads, "larger over smaller, at most"], rows
+
+
+# Complexity control
+
+RANKS: Final = {"1": 0, "2": 1, "2c": 1, "3": 2}
+"""The phases in order; a cell of no phase (diverged, not fitted) is in none."""
+
+
+def phases(sides: Sides) -> Names:
+    """The phase of each cell as the page calls it."""
+    names = {"0": "not fitted", "": "diverged"}
+    each = {name: cell["phase"] for name, cell in sides.items()}
+    return {f"{name}_phase": names.get(p, f"phase {p}") for name, p in each.items()}
+
+
+def does_not_generalise(sides: Sides) -> bool:
+    """With little weight decay, at most half of the unseen pairs are right."""
+    return sides["little"].mean <= 0.5
+
+
+def generalises(claim: Claim, lines: Lines) -> str:
+    """With much, more; and more than half, on average."""
+    verdict = agreed(verdict for line in lines for verdict in line.verdicts())
+    over = all(line.sides["much"].mean > 0.5 for line in lines)
+    return verdict if over or verdict == NOT else UNDECIDED
+
+
+def sequence(sides: Sides) -> Names:
+    """Rule 4, of the phases along γ."""
+    cells = sorted(sides["cells"].rows, key=lambda cell: float(cell["init_rate"]))
+    ranks = [RANKS[cell["phase"]] for cell in cells]
+    holds = ranks == sorted(ranks) and set(ranks) == {0, 1, 2}
+    text = ", ".join(f"{cell['init_rate']:g}: {cell['phase']}" for cell in cells)
+    return {"phases": text, "verdict": REPRODUCED if holds else NOT}
+
+
+def in_three_phases(claim: Claim, lines: Lines) -> str:
+    """The last cell reasons, and the phases are as claimed."""
+    cells = [line.sides["cell"] for line in lines]
+    reasons = compared(exactly(0.5), cells[-1])
+    ranks = [RANKS.get(cell["phase"]) for cell in cells]
+    return NOT if reasons == REPRODUCED and ranks != [0, 1, 2] else reasons
+
+
+def parts(sides: Sides) -> Names:
+    """The cells with commutativity are at smaller starts (a larger γ) on average."""
+    without, commutes = sides["without"], sides["with"]
+    if not commutes.rows:
+        return {"means": "", "verdict": NOT}
+    means = f"; mean γ {without:.2f} and {commutes:.2f}"
+    return {"means": means, "verdict": REPRODUCED if commutes.mean > without.mean else NOT}
+
+
+def falls(claim: Claim, lines: Lines) -> str:
+    """Rule 4: the smallest γ, of the weight decays that have one."""
+    rates = [side.low for side in lines[0].sides.values() if side.rows]
+    falling = all(a >= b for a, b in pairwise(rates)) and rates[0] > rates[-1]
+    return REPRODUCED if falling else NOT
+
+
+def commutativity(sides: Sides) -> Names:
+    """The lowest of the cells that generalise is .7 or more."""
+    high = {name: [c for c in sides[name].rows if c["ood"] > 0.9] for name in ("pre", "post")}
+    lowest = spread(cell["commutativity"] for cells in high.values() for cell in cells)
+    counts = {f"n_{name}": len(cells) for name, cells in high.items()}
+    return {**counts, "lowest": lowest, "verdict": REPRODUCED if lowest.low >= 0.7 else NOT}
+
+
+def first_reasoning(sides: Sides) -> Names:
+    """The cell of phase 3 at the smallest γ, and its scale over the default's."""
+    row = min(sides["reasons"].rows, key=lambda cell: float(cell["init_rate"]))
+    first = side_of(row, "ood", "ood_low", "ood_high")
+    width: int = sides["config"]["d_model"]
+    return {"rate": row["init_rate"], "first": first, "scale": width ** (0.5 - row["init_rate"])}
+
+
+def much_smaller(claim: Claim, lines: Lines) -> bool:
+    """It reasons at little more than the default's init rate, and better at a larger one."""
+    rate, scale, first = (lines[0].names[name] for name in ("rate", "scale", "first"))
+    better = compared(first, lines[0].sides["small"]) == REPRODUCED
+    return rate > 0.5 and scale > 0.75 and better
+
+
+def clusters(claim: Claim, lines: Lines) -> str:
+    """Pairs are apart in phase 2 and not in phase 1; with commutativity symmetric ones merge."""
+    _, pairs, twins = (line.sides for line in lines)
+    least = exactly(max(pairs["g30"].high, 0.1))
+    apart = agreed(compared(least, pairs[name]) for name in ("g40", "g45"))
+    merged = agreed(compared(twins["g80"], twins[name]) for name in ("g40", "g45"))
+    return of_parts([apart, merged])
+
+
+def leaks(sides: Sides) -> Names:
+    """Rule 4, of the models: none leaks."""
+    (models,) = sides["models"].rows
+    changes = (
+        f"{name} {model['zero_largest']:.1f} of {model['unmasked_largest']:.1f}"
+        for name, model in models.items()
+    )
+    tight = sum(model["zero_largest"] <= 0 for model in models.values())
+    return {"changes": ", ".join(changes), "verdict": by_count(tight, len(models))}
+
+
+def contrasts(sides: Sides) -> Names:
+    """Contrasts of the cells of phase 3 lie above those of phase 2."""
+    ranks = {
+        (c["init_rate"], c["weight_decay"]): RANKS.get(c["phase"]) for c in sides["cells"].rows
+    }
+    two, three = (
+        spread(
+            row["anchor_contrast_mean"]
+            for row in sides["circuits"].rows
+            if ranks[row["init_rate"], row["weight_decay"]] == rank
+        )
+        for rank in (1, 2)
+    )
+    return {"two": two, "three": three, "verdict": compared(two, three)}
+
+
+def growth(sides: Sides) -> Names:
+    """The least of Spearman's ρ with γ, and at how many γ the largest decay condenses more."""
+    rows: dict[float, dict[float, float]] = {}
+    for cell in sides["cells"].rows:
+        rows.setdefault(cell["weight_decay"], {})[cell["init_rate"]] = cell["mean_abs_cosine"]
+    rho = min(float(spearmanr(list(row), list(row.values())).statistic) for row in rows.values())
+    none, most = rows[min(rows)], rows[max(rows)]
+    return {"rho": rho, "n": sum(none[rate] < most[rate] for rate in none), "total": len(none)}
+
+
+def grows(claim: Claim, lines: Lines) -> bool:
+    """Steadily with γ, and with weight decay at each."""
+    names = [line.names for line in lines]
+    return all(n["rho"] > 0.8 and n["n"] == n["total"] for n in names)
+
+
+def orders(sides: Sides) -> dict[tuple[float, str], list[Row]]:
+    """How near numbers some steps apart lie, by γ and phase of the model."""
+    return {
+        (c["init_rate"], c["phase"]): [
+            row for row in sides["orders"].rows if row["init_rate"] == c["init_rate"]
+        ]
+        for c in sides["cells"].rows
+    }
+
+
+def apart(rows: Sequence[Row]) -> str:
+    """Like "3 apart .84, 4 apart .80"."""
+    return ", ".join(f"{row['step']} apart {share(row['distance_mean'])}" for row in rows)
+
+
+def nearer(rows: Sequence[Row]) -> list[Row]:
+    """The steps at which numbers are nearer than in random orders, on every seed by itself."""
+    return [row for row in rows if row["distance_p_max"] < SURE]
+
+
+def in_order(sides: Sides) -> Names:
+    """Numbers 3 and 4 apart are nearer, in each model of phase 3."""
+    each = {f"γ {rate:g}: {apart(rows)}": rows for (rate, _), rows in orders(sides).items()}
+    steps = f", {'; '.join(each)}" if each else ": none of its 3 γ is in phase 3"
+    holds = [{3, 4} <= {row["step"] for row in nearer(rows)} for rows in each.values()]
+    return {"steps": steps, "holds": holds}
+
+
+def each_in_order(claim: Claim, lines: Lines) -> str:
+    """Rule 5: an architecture without phase 3 decides nothing."""
+    holds = [one for line in lines for one in line.names["holds"]]
+    return REPRODUCED if holds and all(holds) else NOT
+
+
+def in_no_order(sides: Sides) -> Names:
+    """No step is nearer, in no model."""
+    steps = {place: nearer(rows) for place, rows in orders(sides).items()}
+    each = (f"γ {rate:g} (phase {p}) {apart(rows) or 'none'}" for (rate, p), rows in steps.items())
+    return {"steps": "; ".join(each), "verdict": NOT if any(steps.values()) else REPRODUCED}
+
+
+def constant_within_phases(claim: Claim, lines: Lines) -> bool:
+    """In one of them the largest is more than twice the smallest."""
+    return max(phase.high / phase.low for phase in lines[0].sides.values()) > 2
+
+
+def one_without_the_other(sides: Sides) -> Names:
+    """Cells of low and of high complexity, and runs that only condense or only reason."""
+    ranks = [cell["stable_rank"] for cell in sides["cells"].rows]
+    runs = sides["models"].rows
+    missing = [(run["reasons"] is None, run["condenses"] is None) for run in runs]
+    return {
+        "simple": sum(rank < 2 for rank in ranks),
+        "complex": sum(rank > 10 for rank in ranks),
+        "condense": missing.count((True, False)),
+        "reason": missing.count((False, True)),
+    }
+
+
+def order_in_time(sides: Sides) -> Names:
+    """The stable rank at the first step, at the last before unseen pairs are right, and at the
+    end."""
+    ranks, unseen = (
+        {row["step"]: side_of(row, "mean", "min", "max") for row in side.rows}
+        for side in (sides["ranks"], sides["unseen"])
+    )
+    before = max(step for step, pairs in unseen.items() if pairs.high <= 0.5)
+    last = max(ranks)
+    names = {"start": ranks[0], "then": ranks[before], "end": ranks[last], "before": before}
+    return {**names, "unseen_then": unseen[before], "unseen_end": unseen[last]}
+
+
+def key_factor(claim: Claim, lines: Lines) -> bool:
+    """Runs of one without the other, in both architectures, against the order in time."""
+    post, pre, watched = (line.names for line in lines)
+    counts = (post["simple"], post["condense"], pre["complex"], pre["reason"])
+    return min(counts) > 0 and watched["then"].high < watched["start"].low
+
+
+def helped_by_known_sums(claim: Claim, lines: Lines) -> str:
+    """Against it: runs are right where seen pairs add the same, and only there."""
+    helped = (compared(line.sides["new"], line.sides["known"]) for line in lines)
+    return agreed(NOT if verdict == REPRODUCED else UNDECIDED for verdict in helped)
+
+
+def fitted_as_fast(claim: Claim, lines: Lines) -> str:
+    """Means within a tenth of each other; not so where the ranges of the ends lie apart."""
+    verdicts = []
+    for none, one, five in (line.sides.values() for line in lines):
+        means = [cell.mean for cell in (none, one, five)]
+        slower = NOT if compared(none, five) == REPRODUCED else UNDECIDED
+        verdicts.append(REPRODUCED if max(means) / min(means) <= 1.1 else slower)
+    return agreed(verdicts)
+
+
+def cost(sides: Sides) -> Names:
+    """What four groups more cost on average."""
+    return {"five_beyond_one": sides["five"].mean - sides["one"].mean}
+
+
+def slowed(sides: Sides) -> Names:
+    """What five groups cost each start; the small one must be slowed, and not the large one."""
+    pairs = {name: (sides[f"{name}_0"], sides[f"{name}_5"]) for name in ("large", "small")}
+    large, small = (compared(*pair) == REPRODUCED for pair in pairs.values())
+    return {
+        **{name: five.mean - none.mean for name, (none, five) in pairs.items()},
+        "alone": "; apart at γ 0.5 alone" if large else "",
+        "verdict": UNDECIDED if large == small else NOT if large else REPRODUCED,
+    }
+
+
+def later_pairs(sides: Sides) -> Names:
+    """Epochs later of the pairs that violate or are touched, and of the others."""
+    right = {cell["pair"]: cell["epochs"] for cell in sides["right"].rows}
+    four, others = (
+        spread(
+            cell["epochs"] - right[cell["pair"]]
+            for cell in sides["wrong"].rows
+            if (cell["violates"] or cell["touched"]) == marked
+        )
+        for marked in (True, False)
+    )
+    return {"four": four, "others": others}
+
+
+def later_in_pre(claim: Claim, lines: Lines) -> bool:
+    """Each of the four, and twice as late as the others on average: so in pre-LN alone."""
+    names = [(line.names["four"], line.names["others"]) for line in lines]
+    later = [four.low > 1 and four.mean > 2 * others.mean for four, others in names]
+    return later == [True, False]
+
+
+def study_verdict(sides: Sides) -> Names:
+    """The study's own."""
+    verdict = sides["triangles"]["verdict"]
+    return {"verdict": {"shown": REPRODUCED, "absent": NOT}.get(verdict, UNDECIDED)}
+
+
+def holes(sides: Sides) -> Names:
+    """Seeds with wrong sums: all of the one setting, none of the other."""
+    names: Names = {}
+    for name, side in sides.items():
+        names[f"n_{name}"] = len({row["seed"] for row in side.rows})
+        wrong = {row["seed"] for row in side.rows if row["n_right"] < row["n"]}
+        names[f"{name}_holed"] = len(wrong)
+    all_large = names["large_holed"] == names["n_large"]
+    holds = REPRODUCED if all_large and names["small_holed"] == 0 else UNDECIDED
+    none = names["large_holed"] == 0 or names["small_holed"] == names["n_small"]
+    return {**names, "verdict": NOT if none else holds}
+
+
+# LRF
+
+
+def cuts(sides: Sides) -> Names:
+    """Rule 4, of the layers and what each reads: that cut out, fewer are right in every seed."""
+    places: dict[str, list[float]] = {}
+    for row, left in zip(sides["cuts"].rows, sides["cuts"].values, strict=True):
+        place = f"{row['stack']} block {row['layers']} without {read_out(row['earlier'])}"
+        places.setdefault(place, []).append(left)
+    fewer = sum(max(left) < 1 for left in places.values())
+    text = ", ".join(f"{place} {spread(left):seeds}" for place, left in places.items())
+    names = {"n": fewer, "total": len(places), "places": text}
+    if min(map(len, places.values())) > 1:
+        names["verdict"] = by_count(fewer, len(places))
+    return names
