@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import isnan
+from math import inf, isnan
 from statistics import fmean
 from typing import Any, Final
 
@@ -59,6 +59,7 @@ SHOWN: Final = {
     "percent": ("{mean:percent} % ({low:percent}–{high:percent})",) * 2,
     "steps": ("{low:,.0f}–{high:,.0f}", "{low:,.0f}"),
     "epochs": ("{mean:.1f} ({low:g}–{high:g})",) * 2,
+    "tenths": ("{mean:.1f} ({low:.1f} to {high:.1f})",) * 2,
 }
 """How a side is shown: where its ends differ, and where they are equal (``share``: as shown). It is
 also shown as the ``points`` of a difference, the ``n`` of its rows, and the ``layers`` that differ
@@ -111,14 +112,24 @@ def points(row: Row) -> str:
 
 
 def rows_of(file: str, table: str | list[str], where: Mapping[str, Any]) -> list[Row]:
-    """The rows of a table of a file in ``benchmarks/results/`` that have these values; a list
-    allows any of its values. A table inside others is named by all their names."""
+    """The rows of a table of a file in ``benchmarks/results/`` that meet conditions.
+
+    A condition is a value, a list of those allowed, ``over`` or ``below`` a bound, or ``known`` or
+    not. A table inside others is named by all their names.
+    """
     content: Any = measured.read(file)
     for name in [table] if isinstance(table, str) else table:
         content = content[name]
     rows = content if isinstance(content, list) else [content]
-    allowed = {key: v if isinstance(v, list) else [v] for key, v in where.items()}
-    return [row for row in rows if all(row[key] in values for key, values in allowed.items())]
+    return [row for row in rows if all(_meets(row[key], where[key]) for key in where)]
+
+
+def _meets(value: Any, condition: Any) -> bool:
+    if not isinstance(condition, dict):
+        return value in condition if isinstance(condition, list) else bool(value == condition)
+    if "known" in condition:
+        return (value is not None) == condition["known"]
+    return bool(condition.get("over", -inf) < value < condition.get("below", inf))
 
 
 def read_side(query: Mapping[str, Any]) -> Side:

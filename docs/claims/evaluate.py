@@ -2,9 +2,9 @@
 
 What a claim states:
 
-- ``words``, ``where`` the paper makes it, the ``runs`` that test it; a ``name``, if a text gives
-  its ``{number[name]}``; and ``untested``, the claims that follow it in the paper and ``why``
-  nothing tests them.
+- ``words``, ``where`` the paper makes it, the ``runs`` that test it (if none are stated, those of
+  its lines); a ``name``, if a text gives its ``{number[name]}``; and ``untested``, the claims that
+  follow it in the paper and ``why`` nothing tests them.
 - ``query``: the ``table`` of a run's file (``run``; the first of ``runs`` if none is stated), the
   conditions ``rows`` on its rows, and the columns ``value`` (also ``less`` and ``of``; see
   :func:`docs.verdicts.read_side`).
@@ -173,11 +173,16 @@ class Claims(list[Claim]):
         for claim in data["claims"]:
             tested = _merged(data.get("shared", {}).get(claim.get("use"), {}), claim)
             for each in (tested, *tested.get("untested", [])):
-                runs = tuple(each.get("runs", ()))
+                runs = each.get("runs") or self._runs(each.get("lines", []))
                 stated = {"run": runs[0], **each} if runs else each
-                self.append(Claim(self, each["words"], each["where"], runs, stated))
+                self.append(Claim(self, each["words"], each["where"], tuple(runs), stated))
                 if "name" in each:
                     self.numbers[each["name"]] = len(self)
+
+    def _runs(self, lines: list[str | Query]) -> list[str]:
+        groups = [self.groups[each] if isinstance(each, str) else [each] for each in lines]
+        every = [line for group in groups for line in group]
+        return list(dict.fromkeys(line["run"] for line in every if "run" in line))
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Heads and rows, numbered."""

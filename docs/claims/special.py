@@ -203,10 +203,8 @@ def falls(claim: Claim, lines: Lines) -> str:
 
 def commutativity(sides: Sides) -> Names:
     """The lowest of the cells that generalise is .7 or more."""
-    high = {name: [c for c in sides[name].rows if c["ood"] > 0.9] for name in ("pre", "post")}
-    lowest = spread(cell["commutativity"] for cells in high.values() for cell in cells)
-    counts = {f"n_{name}": len(cells) for name, cells in high.items()}
-    return {**counts, "lowest": lowest, "verdict": REPRODUCED if lowest.low >= 0.7 else NOT}
+    lowest = spread(cell["commutativity"] for side in sides.values() for cell in side.rows)
+    return {"lowest": lowest, "verdict": REPRODUCED if lowest.low >= 0.7 else NOT}
 
 
 def first_reasoning(sides: Sides) -> Names:
@@ -322,19 +320,6 @@ def constant_within_phases(claim: Claim, lines: Lines) -> bool:
     return max(phase.high / phase.low for phase in lines[0].sides.values()) > 2
 
 
-def one_without_the_other(sides: Sides) -> Names:
-    """Cells of low and of high complexity, and runs that only condense or only reason."""
-    ranks = [cell["stable_rank"] for cell in sides["cells"].rows]
-    runs = sides["models"].rows
-    missing = [(run["reasons"] is None, run["condenses"] is None) for run in runs]
-    return {
-        "simple": sum(rank < 2 for rank in ranks),
-        "complex": sum(rank > 10 for rank in ranks),
-        "condense": missing.count((True, False)),
-        "reason": missing.count((False, True)),
-    }
-
-
 def order_in_time(sides: Sides) -> Names:
     """The stable rank at the first step, at the last before unseen pairs are right, and at the
     end."""
@@ -350,9 +335,10 @@ def order_in_time(sides: Sides) -> Names:
 
 def key_factor(claim: Claim, lines: Lines) -> bool:
     """Runs of one without the other, in both architectures, against the order in time."""
-    post, pre, watched = (line.names for line in lines)
-    counts = (post["simple"], post["condense"], pre["complex"], pre["reason"])
-    return min(counts) > 0 and watched["then"].high < watched["start"].low
+    *against, watched = lines
+    exceptions = [line.sides[name] for line in against for name in ("exceptions", "alone")]
+    in_time = watched.names["then"].high < watched.names["start"].low
+    return all(side.rows for side in exceptions) and in_time
 
 
 def helped_by_known_sums(claim: Claim, lines: Lines) -> str:
