@@ -18,6 +18,7 @@ from interp_compose.models.load import load_model
 from interp_compose.runs.result import Result
 from interp_compose.studies.core import command as core_command, output
 from interp_compose.studies.core.study import Prepared
+from interp_compose.training import loop
 from tests import architectures
 from tests.papers.complexity.studies.test_text_phases import DOCUMENTS
 from tests.studies.conftest import TEXTS, few_outputs, splitting_tokenizer
@@ -297,6 +298,66 @@ def test_an_interrupted_run_exits_with_130_and_resumes_to_the_same_result(
     assert tables
     assert all(contents(broken)[each] == contents(whole)[each] for each in tables)
     assert not (broken / "batches").exists()
+
+
+LOOKS = "--max-steps 4 --n-looks 2"
+TRAINED = {
+    "carma": ("", 3, 2),
+    "phases": ("", 4, 0),
+    "speed": ("", 4, 0),
+    **dict.fromkeys(("task-phases", "text-phases", "generalise", "pretrain"), (LOOKS, 7, 6)),
+    "concept-graphs": (LOOKS, 7, 6),
+}
+"""Commands that train a grid of runs: what of their small run is otherwise; the step, counted over
+all runs, after which they are interrupted; how many steps are kept: those of the runs that are done
+and, with ``LOOKS``, two of the next. Runs of ``phases`` and ``speed`` train as one program."""
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_grid_that_was_interrupted_goes_on_to_the_same_tables(
+    name: str,
+    here: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    small_figures(monkeypatch)
+    more, last, kept = TRAINED[name]
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    steps = [0]
+    real = loop._show
+
+    def counts(bar: Any, row: Any) -> None:
+        steps[0] += 1
+        real(bar, row)
+
+    def stops(bar: Any, row: Any) -> None:
+        counts(bar, row)
+        if steps[0] == last:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(loop, "_show", counts)
+    run(name, whole, f"{more} -q")
+    n_steps, steps[0] = steps[0], 0
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "_show", stops)
+        stopped = refused(capsys, name, broken, f"{more} -q", status=130)
+    assert not (broken / "manifest.json").exists()
+    steps[0] = 0
+    run(name, broken, f"{more} -q")
+    assert ("to resume." in stopped) == (kept > 0)
+    assert steps[0] == n_steps - kept
+    assert tables_of(broken) == tables_of(whole)
+
+
+def tables_of(out: Path) -> dict[str, str]:
+    """Every table, without seconds and their ratios."""
+    frames = {path.stem: pd.read_csv(path) for path in out.glob("*.csv")}
+    assert frames
+    return {
+        name: frame.loc[:, [not column.endswith(("seconds", "ratio")) for column in frame]].to_csv()
+        for name, frame in frames.items()
+    }
 
 
 GRID = {

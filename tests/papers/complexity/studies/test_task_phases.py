@@ -236,31 +236,12 @@ def study(out: Path, **asked: Any) -> ic.complexity.TaskPhases:
     return ic.complexity.task_phases(toy(), RATES, [0.1], out, **given, **asked)
 
 
-def test_a_grid_is_trained_stopped_and_resumed_to_the_same_result(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_grid_is_trained_and_its_models_are_measured(tmp_path: Path) -> None:
     whole = study(tmp_path / "whole", sizes=[3, 7])
     assert whole.config["sizes"] == [3, 7]
     counts = whole.frames["accuracy"].groupby("split")["n"].sum() / 4
     assert counts.to_dict() == {"gen": 3, "test": 1}
-    real, calls = TargetSequence.evaluate, [0]
-
-    def stops(self: Any, trainer: Any) -> Any:
-        calls[0] += 1
-        if calls[0] == 5:  # in the middle of the second run
-            raise KeyboardInterrupt
-        return real(self, trainer)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(TargetSequence, "evaluate", stops)
-        with pytest.raises(KeyboardInterrupt):
-            study(tmp_path / "broken", sizes=[3, 7])
-    broken = study(tmp_path / "broken", sizes=[3, 7])
-    for name in ("accuracy", "curve", "epochs", "summary", "differences"):
-        pd.testing.assert_frame_equal(whole.frames[name], broken.frames[name])
     assert whole.frames["epochs"].groupby(["size", "init_rate"]).size().eq(TINY.epochs).all()
-    losses = ["first_loss", "last_loss", "stable_rank", "mean_abs_cosine"]
-    pd.testing.assert_frame_equal(whole.frames["runs"][losses], broken.frames["runs"][losses])
 
     folder = next((tmp_path / "whole" / "runs").glob("*/model"))
     model = ic.load_model(folder)
