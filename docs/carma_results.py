@@ -1,240 +1,239 @@
-"""The tables of what the comparison found, from the files in ``benchmarks/results/``."""
+"""Tables of the comparison with CARMA: ``carma_*``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import re
+from typing import Final
 
-from docs.measured import Table, read
+import pandas as pd
 
-TASKS = ("mini-idm", "mini-sst")
-CLAIMS = {
+from docs import measured
+from docs.measured import Row, Table, cell, chosen, frame, pivot, table
+from docs.watch_results import OF_WEIGHTS
+
+TASKS: Final = ("mini-idm", "mini-sst")
+CLAIMS: Final = {
     "accuracy": "accuracy",
     "cap": "CAP, all layers and poolings",
     "consist_syn": "ConsistSyn, 25 %",
 }
+GAIN: Final = "{difference:+.2f} ± {standard_error:.2f}"
+BY_LAYER: Final = {"layer": "{layer:.0f}"}
+VERSIONS: Final = {"original": "original", "ft": "FT", "carma": "CARMA"}
+
+
+def compared(task: str) -> str:
+    """The file of the comparison on a task."""
+    return f"carma_mini_base_{task.replace('-', '_')}"
+
+
+def _carma_over_ft(task: str, family: str) -> pd.DataFrame:
+    rows = frame(compared(task), "differences")
+    return rows.query("first == 'carma' and second == 'ft' and family == @family")
 
 
 def outcomes(task: str) -> Table:
-    """Heads and rows: each headline measure, by version, and CARMA minus plain fine-tuning."""
-    result = read(f"carma_mini_base_{task.replace('-', '_')}")
-    means = {
-        (row["metric"], row["rate"], row["layer"], row["pooling"], row["version"]): row["mean"]
-        for row in result["summary"]
+    """Each headline measure, by version, and CARMA minus plain fine-tuning."""
+    place = ["metric", "rate", "layer", "pooling"]
+    original = frame(compared(task), "summary").query("version == 'original'")
+    rows = _carma_over_ft(task, "headline").merge(original[[*place, "mean"]], on=place)
+    columns = {
+        "%": _measure,
+        "original": "{mean:.2f}",
+        "FT": "{mean_second:.2f}",
+        "CARMA": "{mean_first:.2f}",
+        "CARMA − FT, ± SE": GAIN,
+        "p": "{p:p}",
+        "p (Holm)": "{p_holm:p}",
+        "verdict": lambda row: re.split(":| by |,", row["verdict"])[0],
     }
-    rows = []
-    for row in result["differences"]:
-        if (row["first"], row["second"], row["family"]) != ("carma", "ft", "headline"):
-            continue
-        place = (row["metric"], row["rate"], row["layer"], row["pooling"])
-        rows.append(
-            [
-                _name(row),
-                *(f"{means[(*place, version)]:.2f}" for version in ("original", "ft", "carma")),
-                f"{row['difference']:+.2f} ± {row['standard_error']:.2f}".replace("-", "−"),
-                _p(row["p"]),
-                _p(row["p_holm"]),
-                str(row["verdict"]).partition(":")[0].partition(" by ")[0].partition(",")[0],
-            ]
-        )
-    heads = ["%", "original", "FT", "CARMA", "CARMA − FT, ± SE", "p", "p (Holm)", "verdict"]
-    return heads, rows
+    return table(rows, columns)
+
+
+def _measure(row: Row) -> str:
+    names = {"accuracy": "accuracy", "cap": "CAP at layer {layer:.0f}"}
+    return cell(names.get(row["metric"], "ConsistSyn, {rate:percent}"), row)
 
 
 def controls(task: str) -> Table:
-    """Heads and rows: CARMA minus plain fine-tuning under CAP and its two controls."""
-    result = read(f"carma_controls_{task.replace('-', '_')}")
-    rows: dict[int, list[str]] = {}
-    for row in result["differences"]:
-        rows.setdefault(row["layer"], [str(row["layer"])]).append(_gain(row))
-    return ["layer", "mean", "last", "shuffled"], list(rows.values())
+    """CARMA minus plain fine-tuning under CAP and its two controls."""
+    rows = frame(f"carma_controls_{task.replace('-', '_')}", "differences")
+    return pivot(rows, BY_LAYER, ["pooling"], {"{pooling}": GAIN})
 
 
 def watched(task: str) -> Table:
-    """Heads and rows: what a watcher found before training and after it, by version."""
-    names = {"stable_rank": "stable rank", "mean_abs_cosine": "condensation"}
-    rows = []
-    for row in read(f"carma_watched_{task.replace('-', '_')}")["differences"]:
-        at = "clean" if row["layer"] < 0 else f"layer {row['layer']}"
-        is_share = row["measure"] == "cap"
-        scale, digits = (100, 1) if is_share else (1, 4 if row["start"] < 1 else 2)
-        start, ft, carma = (f"{scale * row[key]:.{digits}f}" for key in ("start", "ft", "carma"))
-        ends = (f"{scale * row[key]:+.{digits}f}" for key in ("difference", "ci_low", "ci_high"))
-        difference, low, high = (end.replace("-", "−") for end in ends)
-        what = f"CAP, {at}, %" if is_share else names[row["measure"]]
-        rows.append([what, start, ft, carma, f"{difference} ({low} to {high})"])
-    return ["", "before", "FT", "CARMA", "CARMA − FT"], rows
+    """What a watcher measured before training and after it, by version."""
+    rows = frame(f"carma_watched_{task.replace('-', '_')}", "differences")
+    columns = {
+        "": _watched_measure,
+        "before": "{start:{style}}",
+        "FT": "{ft:{style}}",
+        "CARMA": "{carma:{style}}",
+        "CARMA − FT": "{difference:+{style}} ({ci_low:+{style}} to {ci_high:+{style}})",
+    }
+    styles = [
+        "points" if measure == "cap" else ".4f" if start < 1 else ".2f"
+        for measure, start in zip(rows["measure"], rows["start"], strict=True)
+    ]
+    return table(rows.assign(style=styles), columns)
+
+
+def _watched_measure(row: Row) -> str:
+    if row["measure"] != "cap":
+        return OF_WEIGHTS[row["measure"]]
+    return f"CAP, {'clean' if row['layer'] < 0 else 'layer {layer}'.format(**row)}, %"
 
 
 def search(task: str) -> Table:
-    """Heads and rows: every setting tried, and what it gained on the search seeds."""
-    result = read(f"carma_search_{task.replace('-', '_')}")
-    rows = []
-    for setting in result["settings"]:
-        gains = {row["claim"]: row for row in result["search"] if row["setting"] == setting}
-        rows.append([setting, *(_gain(gains[claim]) for claim in CLAIMS)])
-    return ["setting", *CLAIMS.values()], rows
+    """Every setting tried, and what it gained on the search seeds."""
+    rows = frame(_search(task), "search").replace({"claim": CLAIMS})
+    return pivot(rows, {"setting": "{setting}"}, ["claim"], {"{claim}": GAIN})
 
 
 def held_out(task: str) -> Table:
-    """Heads and rows: the chosen settings on seeds that nothing was chosen on."""
-    result = read(f"carma_search_{task.replace('-', '_')}")
-    rows = [
-        [row["setting"], CLAIMS[row["claim"]], _gain(row), _p(row["p"]), _p(row["p_holm"])]
-        for row in result["held_out"]
-    ]
-    return ["setting", "measure", "CARMA − FT, ± SE", "p", "p (Holm)"], rows
+    """The chosen settings on seeds that nothing was chosen on."""
+    columns = {
+        "setting": "{setting}",
+        "measure": lambda row: CLAIMS[row["claim"]],
+        "CARMA − FT, ± SE": GAIN,
+        "p": "{p:p}",
+        "p (Holm)": "{p_holm:p}",
+    }
+    return table(frame(_search(task), "held_out"), columns)
+
+
+def _search(task: str) -> str:
+    return f"carma_search_{task.replace('-', '_')}"
+
+
+STABILITY: Final = {
+    "consist_syn_cv": "CV of ConsistSyn",
+    "improvement_over_original": "NI over the original, %",
+    "improvement_over_ft": "NI over plain fine-tuning, %",
+}
 
 
 def stability(task: str) -> Table:
-    """Heads and rows: how measures vary over seeds, and improvements; CARMA's last."""
-    result = read(f"carma_mini_base_{task.replace('-', '_')}")
-    names = {
-        "consist_syn_cv": "CV of ConsistSyn",
-        "improvement_over_original": "NI over the original, %",
-        "improvement_over_ft": "NI over plain fine-tuning, %",
-    }
-    rows: dict[tuple[str, float], list[str]] = {}
-    for metric, name in names.items():
-        for rate in result["config"]["rates"]:
-            own = {
-                row["version"]: _with_interval(row)
-                for row in result["summary"]
-                if (row["metric"], row["rate"]) == (metric, rate)
-            }
-            cells = [own.get(version, "–") for version in ("original", "ft", "carma")]
-            rows[metric, rate] = [f"{name}, {100 * rate:g} %", *cells]
-    return ["95 % intervals over seeds", "original", "FT", "CARMA"], list(rows.values())
+    """How measures vary over seeds, and improvements."""
+    rows = chosen(frame(compared(task), "summary"), ["metric"], STABILITY)
+    styles = {"consist_syn_cv": ".3f"}
+    rows["style"] = [styles.get(metric, ".1f") for metric in rows["metric"]]
+    rows = rows.replace({"metric": STABILITY, "version": VERSIONS})
+    by = {"95 % intervals over seeds": "{metric}, {rate:percent}"}
+    interval = "{mean:{style}} [{ci_low:{style}}, {ci_high:{style}}]"
+    return pivot(rows, by, ["version"], {"{version}": interval})
 
 
 def poolings(task: str) -> Table:
-    """Heads and rows: CARMA minus plain fine-tuning at each layer, by pooling."""
-    poolings = ("mean", "max", "sum")
-    found = {
-        (row["layer"], row["pooling"]): _gain(row) + (" *" if _sure(row) else "")
-        for row in _carma_over_ft(task, "protocols")
-    }
-    layers = sorted({layer for layer, _ in found})
-    rows = [[f"{layer:.0f}", *(found[layer, one] for one in poolings)] for layer in layers]
-    return ["layer", *poolings], rows
+    """CARMA minus plain fine-tuning at each layer, by pooling."""
+    rows = chosen(_carma_over_ft(task, "protocols"), ["pooling"], ("mean", "max", "sum"))
+    return pivot(_marked(rows), BY_LAYER, ["pooling"], {"{pooling}": f"{GAIN}{{mark}}"})
+
+
+STREAMS: Final = {
+    "same_word_cosine": "cosine within words",
+    "different_word_cosine": "between words",
+    "stable_rank": "stable rank",
+}
 
 
 def representations(task: str) -> Table:
-    """Heads and rows: how CARMA changes the residual streams, compared with plain fine-tuning."""
-    names = {
-        "same_word_cosine": "cosine within words",
-        "different_word_cosine": "between words",
-        "stable_rank": "stable rank",
-    }
-    found = {
-        (row["layer"], row["metric"]): _gain(row, 3) + (" *" if _sure(row) else "")
-        for row in _carma_over_ft(task, "representations")
-    }
-    layers = sorted({layer for layer, _ in found})
-    rows = [[f"{layer:.0f}", *(found[layer, one] for one in names)] for layer in layers]
-    return ["layer", *names.values()], rows
+    """How CARMA changes the residual streams, compared with plain fine-tuning."""
+    rows = chosen(_carma_over_ft(task, "representations"), ["metric"], STREAMS)
+    gain = "{difference:+.3f} ± {standard_error:.3f}{mark}"
+    return pivot(
+        _marked(rows.replace({"metric": STREAMS})), BY_LAYER, ["metric"], {"{metric}": gain}
+    )
+
+
+def _marked(rows: pd.DataFrame) -> pd.DataFrame:
+    """By layer, with a star where a difference is beyond chance after the correction."""
+    marks = (rows["p_holm"] < 0.05).map({True: " *", False: ""})
+    return rows.assign(mark=marks).sort_values("layer", kind="stable")
 
 
 def dose() -> Table:
-    """Heads and rows: how many words the synonym replacement asked for and reached, by task."""
-    rows = []
-    for task in TASKS:
-        for row in read(f"carma_mini_base_{task.replace('-', '_')}")["dose"]:
-            counts = (f"{row[name]:.2f}" for name in ("words", "eligible", "wanted", "replaced"))
-            shares = (f"{100 * row[name]:.0f} %" for name in ("dose", "reached"))
-            rows.append([f"`{task}`", f"{100 * row['rate']:g} %", *counts, *shares])
-    heads = ["task", "asked for", "words a prompt", "eligible", "wanted", "replaced"]
-    return [*heads, "mean dose", "prompts with all wanted replaced"], rows
+    """How many words the synonym replacement asked for and reached, by task."""
+    columns = {
+        "task": "`{task}`",
+        "asked for": "{rate:percent}",
+        "words a prompt": "{words:.2f}",
+        "eligible": "{eligible:.2f}",
+        "wanted": "{wanted:.2f}",
+        "replaced": "{replaced:.2f}",
+        "mean dose": "{dose:.0f} %",
+        "prompts with all wanted replaced": "{reached:.0f} %",
+    }
+    rows = pd.concat(frame(compared(task), "dose").assign(task=task) for task in TASKS)
+    rows[["dose", "reached"]] *= 100
+    return table(rows, columns)
 
 
 def gains() -> Table:
-    """Heads and rows: how CARMA's gain under CAP depends on layer and task."""
+    """How CARMA's gain under CAP depends on layer and task."""
     names = {
         "mean": "mean of all layers",
         "early_minus_late": "first layer − last",
         "slope": "slope, per layer",
     }
-    rows = []
-    for metric, name in names.items():
-        for task in TASKS:
-            row = read(f"carma_mini_base_{task.replace('-', '_')}")["gain_by_layer"][metric]
-            interval = f"[{row['ci_low']:.2f}, {row['ci_high']:.2f}]".replace("-", "−")
-            rows.append([name, f"`{task}`", _gain(row), interval, _p(row["p"])])
-    return ["CARMA − FT, points", "task", "± SE", "95 %", "p"], rows
+    rows = [
+        {**measured.read(compared(task))["gain_by_layer"][metric], "task": task, "name": name}
+        for metric, name in names.items()
+        for task in TASKS
+    ]
+    columns = {
+        "CARMA − FT, points": "{name}",
+        "task": "`{task}`",
+        "± SE": GAIN,
+        "95 %": "[{ci_low:.2f}, {ci_high:.2f}]",
+        "p": "{p:p}",
+    }
+    return table(pd.DataFrame(rows), columns)
+
+
+LABELLED: Final = (
+    ("accuracy", "vocabulary", "accuracy, vocabulary"),
+    ("accuracy", "labels", "labels"),
+    ("cap", "vocabulary", "CAP at layer 0, vocabulary"),
+    ("cap", "labels", "labels"),
+)
+"""Metric, answers and heading of the columns of :func:`labels`."""
 
 
 def labels() -> Table:
-    """Heads and rows: accuracy on mini-sst over the vocabulary and among the labels."""
-    result = read("carma_labels_mini_sst")
+    """Accuracy on mini-sst over the vocabulary and among the labels, by version."""
     names = {
         "original": "original",
         "mini-idm": "`mini-idm`, tuned on another task",
         "ft": "FT",
         "carma": "CARMA",
     }
-    means = {(row["version"], row["answers"], row["metric"], row["layer"]): row
-             for row in result["means"]}  # fmt: skip
-    rows = []
-    for version, name in names.items():
-        cells = []
-        for metric, layer in (("accuracy", None), ("cap", 0)):
-            for answers in ("vocabulary", "labels"):
-                row = means[version, answers, metric, layer]
-                ends = f" ({row['low']:.1f}–{row['high']:.1f})" if row["n_seeds"] > 1 else ""
-                cells.append(f"{row['mean']:.1f}{ends}")
-        rows.append([name, *cells])
-    heads = ["%", "accuracy, vocabulary", "labels", "CAP at layer 0, vocabulary", "labels"]
-    return heads, rows
+    rows = frame("carma_labels_mini_sst", "means").query("metric == 'accuracy' or layer == 0")
+    rows = chosen(rows, ["version"], names)
+    rows = pd.DataFrame(LABELLED, columns=["metric", "answers", "head"]).merge(rows)
+
+    def share(row: Row) -> str:
+        ends = " ({low:.1f}–{high:.1f})" if row["n_seeds"] > 1 else ""
+        return cell("{mean:.1f}" + ends, row)
+
+    by = {"%": lambda row: names[row["version"]]}
+    return pivot(rows, by, ["metric", "answers"], {"{head}": share})
 
 
 def search_choice(task: str) -> str:
     """What the settings were chosen on, and what else a reader of the search must know."""
-    result = read(f"carma_search_{task.replace('-', '_')}")
+    result = measured.read(_search(task))
     seeds = ", ".join(map(str, result["search_seeds"]))
-    said = f"Settings were chosen by their gains on the {result['chosen_on']} split (seeds {seeds})"
+    text = f"Settings were chosen by their gains on the {result['chosen_on']} split (seeds {seeds})"
     if result["chosen_on"] == "test":
-        said += (
+        text += (
             ", on whose prompts the held-out runs are scored too: their *seeds* are held out, the "
             "prompts are not, so that the gains below may be too large by what fits these prompts. "
             "`benchmarks.carma_search` chooses on the validation split now; it was not run again"
         )
     if result["rates_of"] == "eligible words":
-        said += (
+        text += (
             ". ConsistSyn is of 25 % of the *eligible* words, which on this task replaces as many "
             "words as 25 % of all in 1133 of 1140 prompts"
         )
-    return said + "."
-
-
-def _carma_over_ft(task: str, family: str) -> list[dict[str, Any]]:
-    rows = read(f"carma_mini_base_{task.replace('-', '_')}")["differences"]
-    wanted = ("carma", "ft", family)
-    return [r for r in rows if (r["first"], r["second"], r["family"]) == wanted]
-
-
-def _sure(row: Mapping[str, Any]) -> bool:
-    """Beyond chance after the correction."""
-    return row["p_holm"] is not None and row["p_holm"] < 0.05
-
-
-def _with_interval(row: Mapping[str, Any]) -> str:
-    digits = 3 if row["metric"] == "consist_syn_cv" else 1
-    mean, *ends = (f"{row[name]:.{digits}f}" for name in ("mean", "ci_low", "ci_high"))
-    return f"{mean} [{', '.join(ends)}]".replace("-", "−")
-
-
-def _name(row: Mapping[str, Any]) -> str:
-    if row["metric"] == "accuracy":
-        return "accuracy"
-    if row["metric"] == "cap":
-        return f"CAP at layer {row['layer']:.0f}"
-    return f"ConsistSyn, {100 * row['rate']:g} %"
-
-
-def _gain(row: Mapping[str, Any], digits: int = 2) -> str:
-    text = f"{row['difference']:+.{digits}f} ± {row['standard_error']:.{digits}f}"
-    return text.replace("-", "−")
-
-
-def _p(value: float) -> str:
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+    return text + "."

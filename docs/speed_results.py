@@ -1,79 +1,69 @@
-"""Tables of the study of fitting speed, from ``benchmarks/results/``."""
+"""Tables of the study of fitting speed: ``fitting_speed*``."""
 
 from __future__ import annotations
 
-from statistics import fmean
-from typing import Any
+from typing import Final
 
-from docs.measured import Table, read
-from docs.phase_results import share
+from docs.measured import Columns, Row, Table, cell, frame, over, pivot, ranged, table, written
+
+PLACE: Final = ["init_rate", "n_layers", "violations"]
+CELL: Final[Columns] = {
+    "γ": "{init_rate:g}",
+    "layers": "{n_layers}",
+    "violating groups": "{violations}",
+}
 
 
 def epochs(name: str) -> Table:
     """A row per cell: epochs until the data were fitted, and the area under the ROC curve."""
-    rows = []
-    for cell in read(name)["cells"]:
-        place = [f"{cell['init_rate']:g}", str(cell["n_layers"]), str(cell["violations"])]
-        told = [_epochs(cell, name) for name in ("accuracy", "loss")]
-        area = "–"
-        if cell["auc"] is not None:
-            low, high = share(cell["auc_low"]), share(cell["auc_high"])
-            area = f"{share(cell['auc'])} ({low}–{high})"
-        rows.append([*place, *told, area])
-    heads = ["γ", "layers", "violating groups", "epochs to accuracy 1", "epochs to a loss of 0.05"]
-    return [*heads, "ROC AUC"], rows
+    columns = {
+        **CELL,
+        "epochs to accuracy 1": lambda row: _epochs(row, "accuracy_"),
+        "epochs to a loss of 0.05": lambda row: _epochs(row, "loss_"),
+        "ROC AUC": ranged("auc", "share"),
+    }
+    return table(frame(name, "cells"), columns)
+
+
+def _epochs(row: Row, measure: str = "") -> str:
+    """Like "21.3 (19–24)", or "2 of 3" where some run never got there."""
+    epochs = f"{{{measure}epochs:.1f}} ({{{measure}low:g}}–{{{measure}high:g}})"
+    fitted = row[f"{measure}fitted"]
+    return cell(epochs, row) if fitted == row["n"] else f"{fitted} of {row['n']}"
 
 
 def delays(name: str) -> Table:
     """A row per init rate, depth and number of violating groups: epochs to a loss of 0.05 beyond
-    those that the same seed takes without violating groups."""
-    cells: dict[tuple[float, int, int], dict[int, float]] = {}
-    for run in read(name)["runs"]:
-        place = run["init_rate"], run["n_layers"], run["violations"]
-        cells.setdefault(place, {})[run["seed"]] = run["loss_epochs"]
-    rows = []
-    for (rate, depth, groups), own in sorted(cells.items()):
-        before = cells[rate, depth, 0]
-        if not groups or None in (*own.values(), *before.values()):
-            continue
-        later = [own[seed] - before[seed] for seed in own]
-        mean, low, high = (_signed(f(later), "+.1f") for f in (fmean, min, max))
-        part = _signed(sum(later) / sum(before.values()), "+.0%")
-        told = [f"{mean} ({low} to {high})", part, f"{sum(d > 0 for d in later)} of {len(later)}"]
-        rows.append([f"{rate:g}", str(depth), str(groups), *told])
-    heads = ["γ", "layers", "violating groups", "epochs later", "of those without", "seeds later"]
-    return heads, rows
-
-
-def _signed(value: float, style: str) -> str:
-    return f"{value:{style}}".replace("-", "−")
+    those that the same seed takes without violating groups; none where a run never got there."""
+    runs = frame(name, "runs")[[*PLACE, "seed", "loss_epochs"]]
+    without = runs.query("violations == 0").drop(columns="violations")
+    without = without.rename(columns={"loss_epochs": "without"})
+    rows = runs.query("violations > 0").merge(without, on=["init_rate", "n_layers", "seed"])
+    rows["later"] = rows["loss_epochs"] - rows["without"]
+    rows = rows.groupby(PLACE).filter(lambda cell: cell["later"].notna().all())
+    columns = {
+        **CELL,
+        "epochs later": "{later:+.1f}",
+        "of those without": lambda row: written(sum(row["later"]) / sum(row["without"]), "+.0%"),
+        "seeds later": "{n_later} of {n}",
+    }
+    cells = over(rows, PLACE).sort_values(PLACE)
+    cells["n_later"] = [sum(epochs > 0 for epochs in later) for later in cells["later"]]
+    return table(cells.assign(n=cells["seed"].map(len)), columns)
 
 
 def pairs(name: str, n_layers: int) -> Table:
-    """A row per pair of anchors: epochs without and with one violating group, per init rate."""
-    cells = [cell for cell in read(name)["pair_cells"] if cell["n_layers"] == n_layers]
-    by_place = {(c["init_rate"], c["violations"], c["pair"]): c for c in cells}
-    rates = sorted({cell["init_rate"] for cell in cells})
-    ones = [cell for cell in cells if cell["violations"] == 1 and cell["init_rate"] == rates[-1]]
-    rows = []
-    for one in sorted(ones, key=lambda cell: (not cell["violates"], not cell["touched"])):
-        pair = one["pair"].replace(" ", "")
-        told = [_pair(by_place[rate, n, one["pair"]]) for rate in rates for n in (0, 1)]
-        kind = "violating" if one["violates"] else "touched" if one["touched"] else ""
-        rows.append([f"({pair[0]}, {pair[1]})", kind, *told])
-    heads = [f"γ {rate:g}, {n} violating" for rate in rates for n in (0, 1)]
-    return ["pair", "", *heads], rows
+    """A row per pair of anchors: epochs without and with one violating group, per init rate; pairs
+    that violate the rule first, then those that these touch."""
+    rows = frame(name, "pair_cells").query("n_layers == @n_layers and violations <= 1")
+    rows = rows.sort_values(["init_rate", "violations"], kind="stable")
+    kinds = rows[rows["violations"] == 1].groupby("pair")[["violates", "touched"]].first()
+    rows = rows.drop(columns=["violates", "touched"]).merge(kinds, on="pair")
+    rows = rows.sort_values(["violates", "touched"], ascending=False, kind="stable")
+    by = {"pair": lambda row: "({}, {})".format(*row["pair"].replace(" ", "")), "": _kind}
+    columns = {"γ {init_rate:g}, {violations} violating": _epochs}
+    return pivot(rows, by, ["init_rate", "violations"], columns)
 
 
-def _pair(cell: dict[str, Any]) -> str:
-    if cell["epochs"] is None:
-        return f"{cell['fitted']} of {cell['n']}"
-    return f"{cell['epochs']:.1f} ({cell['low']:g}–{cell['high']:g})"
-
-
-def _epochs(cell: dict[str, Any], name: str) -> str:
-    """Like "21.3 (19–24)", or "2 of 3" where some run never got there."""
-    if cell[f"{name}_epochs"] is None:
-        return f"{cell[f'{name}_fitted']} of {cell['n']}"
-    low, high = cell[f"{name}_low"], cell[f"{name}_high"]
-    return f"{cell[f'{name}_epochs']:.1f} ({low:g}–{high:g})"
+def _kind(row: Row) -> str:
+    return "violating" if row["violates"] else "touched" if row["touched"] else ""

@@ -1,251 +1,193 @@
-"""Tables of decoders on tasks of sequences, from ``benchmarks/results/``."""
+"""Tables of decoders on tasks, from the files ``task_phases_*``, ``inside_*`` and others."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import product
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
-from docs.generalise_results import difference, points
-from docs.measured import Table, read
+import pandas as pd
 
-Row = dict[str, Any]
+from docs import measured
+from docs.measured import (
+    ABSENT,
+    APART,
+    DIFFERENCE,
+    RIGHT,
+    Row as Row,
+    Table,
+    beside,
+    cell,
+    frame,
+    over,
+    pivot,
+    records,
+    table,
+    together,
+)
+from interp_compose.papers.complexity.grid.settings import with_settings
+
+OF_SETTING: Final = {
+    "{setting}: right, % (seeds)": RIGHT,
+    "difference, 95 %": DIFFERENCE,
+    "p (Holm)": "{p_holm:.2f}",
+}
+"""Columns of each setting; the first has no difference to the first."""
 
 
 def overall(name: str) -> list[Row]:
     """What each setting gets right of each split, all kinds together, smaller training sets first:
     a size that was measured later stands behind in the file."""
-    rows = [row for row in read(name)["summary"] if row["kind"] == "all"]
+    rows = [row for row in measured.read(name)["summary"] if row["kind"] == "all"]
     return sorted(rows, key=lambda row: row["size"])
-
-
-def of_largest(rows: Iterable[Row]) -> list[Row]:
-    """The rows of the largest training set."""
-    found = list(rows)
-    return [row for row in found if row["size"] == max(each["size"] for each in found)]
-
-
-def settings(rows: Iterable[Row]) -> list[str]:
-    """In their order; the first is the one that others are compared with."""
-    return list(dict.fromkeys(row["setting"] for row in rows))
 
 
 def by_size(name: str) -> Table:
     """A row per split and size of the training set: what each setting gets right, and how far it is
     from the first."""
-    rows = overall(name)
-    first, *others = settings(rows)
-    found = {(row["split"], row["size"], row["setting"]): row for row in rows}
-    differences = {
-        (row["split"], row["size"], row["setting"]): row
-        for row in read(name)["differences"]
-        if row["kind"] == "all"
-    }
-    heads = ["split", "training sequences", f"{first}: right, % (seeds)"]
-    for other in others:
-        heads += [f"{other}: right, % (seeds)", "difference, 95 %", "p (Holm)"]
-    table = []
-    splits, sizes = (dict.fromkeys(row[key] for row in rows) for key in ("split", "size"))
-    for split, size in product(splits, sizes):
-        cells = [split, f"{size:,}", _right(found[split, size, first])]
-        for other in others:
-            to_first = differences[split, size, other]
-            cells += [_right(found[split, size, other]), difference(to_first)]
-            cells.append(f"{to_first['p_holm']:.2f}")
-        table.append(cells)
-    return heads, table
+    rows = together(
+        _compared(name).query("kind == 'all'").sort_values("size", kind="stable"), "split"
+    )
+    by = {"split": "{split}", "training sequences": "{size:,}"}
+    return pivot(rows, by, ["setting"], OF_SETTING)
 
 
 def by_setting(name: str, split: str) -> Table:
     """A row per setting, with the largest training set: what is right of each split, and of one
     split how far that is from the first setting."""
-    rows = of_largest(overall(name))
-    splits = list(dict.fromkeys(row["split"] for row in rows))
-    found = {(row["setting"], row["split"]): row for row in rows}
-    to_first = {
-        row["setting"]: row
-        for row in of_largest(read(name)["differences"])
-        if row["kind"] == "all" and row["split"] == split
-    }
-    table = []
-    for setting in settings(rows):
-        other = to_first.get(setting)
-        apart = ["–", "–"] if other is None else [difference(other), f"{other['p_holm']:.2f}"]
-        table.append([setting, *(_right(found[setting, one]) for one in splits), *apart])
-    heads = ["setting", *(f"{one}: right, % (seeds)" for one in splits)]
-    return [*heads, f"{split}: difference, 95 %", "p (Holm)"], table
+    rows = _largest(_compared(name)).query("kind == 'all'")
+    by = {"setting": "{setting}"}
+    shares = pivot(rows, by, ["split"], {"{split}: right, % (seeds)": RIGHT})
+    apart = {**by, f"{split}: difference, 95 %": DIFFERENCE, "p (Holm)": "{p_holm:.2f}"}
+    return beside(shares, table(rows.query("split == @split"), apart))
 
 
 def by_kind(name: str, split: str) -> Table:
     """A row per kind of a split, those that no setting gets right together in the last: what each
     setting gets right with the largest training set, and how far the second is from the first."""
-    summary, differences = (of_largest(read(name)[table]) for table in ("summary", "differences"))
-    rows = [row for row in summary if row["split"] == split and row["kind"] != "all"]
-    found = {(row["kind"], row["setting"]): row for row in rows}
-    apart = {row["kind"]: row for row in differences if row["split"] == split}
-    kinds, names = dict.fromkeys(row["kind"] for row in rows), settings(rows)
-    table, never = [], []
-    for kind in kinds:
-        if max(found[kind, one]["largest"] for one in names) < NEVER:
-            never.append(kind)
-            continue
-        cells = [_right(found[kind, one]) for one in names]
-        table.append([kind, *cells, difference(apart[kind]), f"{apart[kind]['p_holm']:.2f}"])
-    if never:
-        table.append([", ".join(never), *[f"< {100 * NEVER:g}"] * len(names), "–", "–"])
-    heads = ["type", *(f"{one}: right, % (seeds)" for one in names)]
-    return [*heads, "difference, 95 %", "p (Holm)"], table
+    rows = _largest(_compared(name)).query("split == @split and kind != 'all'")
+    rows["best"] = rows.groupby("kind")["largest"].transform("max")
+    heads, cells = pivot(rows.query("best >= @NEVER"), {"type": "{kind}"}, ["setting"], OF_SETTING)
+    never = rows.query("best < @NEVER")
+    if len(never):
+        shares = [f"< {100 * NEVER:g}"] * never["setting"].nunique()
+        cells.append([", ".join(never["kind"].unique()), *shares, ABSENT, ABSENT])
+    return heads, cells
 
 
 NEVER: Final = 0.005
 """What every seed is below, of kinds that are not shown one by one."""
 
 
+def _compared(name: str) -> pd.DataFrame:
+    """Shares that are right, and how far they are from the first setting's."""
+    place = ["setting", "size", "split", "kind"]
+    return frame(name, "summary").merge(frame(name, "differences")[[*place, *APART]], how="left")
+
+
+def _largest(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the largest training set."""
+    return rows[rows["size"] == rows["size"].max()]
+
+
 def inside(name: str) -> Table:
     """A row per setting and size: how far the training data are fitted, and W_Q of the first
-    layer; means over seeds, the smallest and the largest in parentheses."""
-    found = read(name)
-    place = ("init_rate", "weight_decay", "size")
-    rows = []
-    places = dict.fromkeys(tuple(run[key] for key in place) for run in found["runs"])
-    order = list(dict.fromkeys(where[:2] for where in places))
-    for where in sorted(places, key=lambda where: (order.index(where[:2]), where[2])):
-        runs, ends = (
-            [row for row in found[table] if tuple(row[key] for key in place) == where]
-            for table in ("runs", "curve_ends")
-        )
-        fitted = [row["accuracy"] for row in ends if row["split"] == "train"]
-        steps = [run["steps_to_fit"] for run in runs]
-        rows.append(
-            [
-                f"γ {where[0]:g}, wd {where[1]:g}",
-                f"{where[2]:,}",
-                points(sum(fitted) / len(fitted)),
-                "–" if None in steps else spread(steps, "{:,.0f}"),
-                spread([run["stable_rank"] for run in runs], "{:.1f}"),
-                spread([run["mean_abs_cosine"] for run in runs], "{:.2f}"),
-            ]
-        )
-    heads = ["setting", "training sequences", "of training, %", "steps to a loss of 0.1"]
-    return [*heads, "stable rank of W_Q", r"mean \|cos\|"], rows
+    layer; over seeds."""
+    place = ["init_rate", "weight_decay", "size"]
+    ends = frame(name, "curve_ends").query("split == 'train'")
+    fitted = ends.groupby(place, dropna=False)["accuracy"].mean().rename("fitted").reset_index()
+    rows = with_settings(over(frame(name, "runs"), place).merge(fitted, on=place))
+    columns = {
+        "setting": "{setting}",
+        "training sequences": "{size:,}",
+        "of training, %": "{fitted:points}",
+        "steps to a loss of 0.1": "{steps_to_fit:,.0f}",
+        "stable rank of W_Q": "{stable_rank:.1f}",
+        r"mean \|cos\|": "{mean_abs_cosine:.2f}",
+    }
+    return table(together(rows.sort_values("size", kind="stable"), "setting"), columns)
 
 
 def perplexities(name: str) -> Table:
     """A row per setting and number of training tokens of a study of text."""
-    found = read(name)
-    first = found["summary"][0]["setting"]
-    to_first = {(row["setting"], row["size"]): row for row in found["differences"]}
-    rows: dict[tuple[str, int], dict[str, Row]] = {}
-    for row in found["summary"]:
-        rows.setdefault((row["setting"], row["size"]), {})[row["measure"]] = row
-    ranks: dict[tuple[str, int], list[float]] = {}
-    for run in found["runs"]:
-        setting = f"γ {run['init_rate']:g}, wd {run['weight_decay']:g}"
-        ranks.setdefault((setting, run["size"]), []).append(run["stable_rank"])
-    table = []
-    for place, measures in rows.items():
-        other, own = to_first.get(place), measures["perplexity"]
-        apart = "–"
-        if other is not None:
-            ends = f"{other['ci_low']:+.3f} to {other['ci_high']:+.3f}"
-            apart = f"{other['difference']:+.3f} ({ends})"
-        table.append(
-            [
-                place[0],
-                f"{place[1]:,}",
-                f"{own['mean']:.2f} ({own['smallest']:.2f}–{own['largest']:.2f})",
-                f"{measures['bits_per_byte']['mean']:.3f}",
-                apart,
-                "–" if other is None else f"{other['p_holm']:.3f}".replace("0.000", "< 0.001"),
-                spread(ranks[place], "{:.1f}"),
-            ]
-        )
-    heads = ["setting", "training tokens", "perplexity (seeds)", "bits a byte"]
-    return [*heads, f"nats a token, to {first}, 95 %", "p (Holm)", "stable rank of W_Q"], table
+    place = ["setting", "size"]
+    summary = frame(name, "summary")
+    bits = summary.query("measure == 'bits_per_byte'").rename(columns={"mean": "bits"})
+    ranks = over(with_settings(frame(name, "runs")), place)
+    rows = summary.query("measure == 'perplexity'").merge(bits[[*place, "bits"]], on=place)
+    rows = rows.merge(frame(name, "differences")[[*place, *APART]], on=place, how="left")
+    rows = rows.merge(ranks[[*place, "stable_rank"]], on=place)
+    columns = {
+        "setting": "{setting}",
+        "training tokens": "{size:,}",
+        "perplexity (seeds)": "{mean:.2f} ({smallest:.2f}–{largest:.2f})",
+        "bits a byte": "{bits:.3f}",
+        f"nats a token, to {summary['setting'][0]}, 95 %": (
+            "{difference:+.3f} ({ci_low:+.3f} to {ci_high:+.3f})"
+        ),
+        "p (Holm)": "{p_holm:p}",
+        "stable rank of W_Q": "{stable_rank:.1f}",
+    }
+    return table(rows, columns)
 
 
 def failures(name: str) -> Table:
     """A row per init rate and small circle: how often a triangle is drawn."""
-    rows = [
-        [
-            row["setting"],
-            row["node"],
-            f"{points(row['wrong'])} ({points(row['low'])} to {points(row['high'])})",
-            points(row["clear"]),
-            points(row["right"]),
-            points(row["learned"]),
-            row["verdict"],
-        ]
-        for row in read(name)["failure"]
-    ]
-    heads = ["init rate", "node", "triangles, % (95 %)", "clear, %", "right, %"]
-    return [*heads, "right of the training node that is worst, %", "the failure"], rows
+    columns = {
+        "init rate": "{setting}",
+        "node": "{node}",
+        "triangles, % (95 %)": "{wrong:points} ({low:points} to {high:points})",
+        "clear, %": "{clear:points}",
+        "right, %": "{right:points}",
+        "right of the training node that is worst, %": "{learned:points}",
+        "the failure": "{verdict}",
+    }
+    return table(frame(name, "failure"), columns)
 
 
 def drawn(name: str) -> Table:
-    """A row per node: what is right at each init rate, mean over seeds and their range."""
-    rows = read(name)["summary"]
-    rates = list(dict.fromkeys(row["setting"] for row in rows))
-    table = []
-    for node, trained in dict.fromkeys((row["node"], row["trained"]) for row in rows):
-        own = {(row["setting"], row["kind"]): row for row in rows if row["node"] == node}
-        cells = [_right(own[rate, "all"]) for rate in rates]
-        parts = [
-            " / ".join(points(own[rate, kind]["mean"]) for kind in ("shape", "size", "color"))
-            for rate in rates
-        ]
-        both = [f"{cell}; {part}" for cell, part in zip(cells, parts, strict=True)]
-        table.append([node, "yes" if trained else "no", *both])
-    return ["node", "trained", *rates], table
+    """A row per node: what is right at each init rate, mean over seeds and their range, and the
+    means of shape, size and color alone."""
+    summary = frame(name, "summary")
+    parts = summary.pivot(index=["node", "setting"], columns="kind", values="mean")
+    parts = parts[["shape", "size", "color"]].reset_index()
+    rows = summary.query("kind == 'all'").merge(parts, on=["node", "setting"])
+    by = {"node": "{node}", "trained": lambda row: "yes" if row["trained"] else "no"}
+    right = f"{RIGHT}; {{shape:points}} / {{size:points}} / {{color:points}}"
+    return pivot(rows, by, ["setting"], {"{setting}": right})
 
 
-def spread(values: list[float], form: str) -> str:
-    """Like "12.3 (10.1–14.0)"."""
-    mean, low, high = (
-        form.format(one) for one in (sum(values) / len(values), min(values), max(values))
-    )
-    return f"{mean} ({low}–{high})"
-
-
-def _right(row: Row) -> str:
-    return f"{points(row['mean'])} ({points(row['smallest'])}–{points(row['largest'])})"
-
-
-ASKED = {
+LABELS: Final = {
     "clean": "nothing changed",
-    "phrases": "phrases pooled before block {layer}",
+    "phrases": "phrases pooled before block {layer:.0f}",
     "cut": "attention to the {part} excluded, where there is one",
     "cut, clean": "attention to the {part} kept, the same sequences",
-    "head": "one head of block {layer} ablated, mean of its heads",
+    "head": "one head of block {layer:.0f} ablated, mean of its heads",
+    "stable rank": "stable rank of W_Q, block {layer:.0f}",
 }
-"""What was done to the models, by the name it has in the file."""
+"""What was done to the models, and what was measured of their weights, by the name in the file."""
 
 
 def opened(name: str, split: str) -> Table:
     """A row for each intervention on the models of ``benchmarks.inside_tasks``, a column for each
     setting: sequences of a split that are right; then the stable rank of each layer's W_Q."""
-    runs = read(name)["runs"]
-    places = sorted({(row["init_rate"], row["weight_decay"]) for row in runs})
-    found: dict[str, dict[tuple[float, float], dict[int, list[float]]]] = {}
-    for row in runs:
-        if row["what"] in ASKED and row["split"] == split:
-            label, value = ASKED[row["what"]].format(**row), 100 * row["n_right"] / row["n"]
-        elif row["what"] == "stable rank":
-            label, value = f"stable rank of W_Q, block {row['layer']}", row["value"]
-        else:
-            continue
-        seeds = found.setdefault(label, {}).setdefault((row["init_rate"], row["weight_decay"]), {})
-        seeds.setdefault(row["seed"], []).append(value)
-    rows = [
-        [
-            label,
-            *(
-                spread([sum(own) / len(own) for own in by_setting[place].values()], "{:.1f}")
-                for place in places
-            ),
-        ]
-        for label, by_setting in found.items()
-    ]
-    return ["", *(f"γ {rate:g}, wd {decay:g}" for rate, decay in places)], sorted(rows[2:]) + rows[
-        :2
-    ]
+    rows = frame(name, "runs")
+    ranks = rows["what"] == "stable rank"
+    rows.loc[~ranks, "value"] = 100 * rows["n_right"] / rows["n"]
+    rows = with_settings(rows[ranks | (rows["what"].isin(LABELS) & (rows["split"] == split))])
+    rows["label"] = [cell(LABELS[row["what"]], row) for row in records(rows)]
+    rows["last"] = rows["what"] == "stable rank"
+    place = ["last", "label", "init_rate", "weight_decay", "setting"]
+    rows = rows.sort_values(place, kind="stable")
+    of_seed = over(rows, [*place, "seed"])
+    of_seed["value"] = of_seed["value"].map(_mean)  # over heads
+    cells = over(of_seed, place)
+    for end, of in {"mean": _mean, "smallest": min, "largest": max}.items():
+        cells[end] = cells["value"].map(of)
+    columns = {"{setting}": "{mean:.1f} ({smallest:.1f}–{largest:.1f})"}
+    return pivot(cells, {"": "{label}"}, ["setting"], columns)
+
+
+def _mean(values: Sequence[float]) -> float:
+    """Of counts in per cent, many of which are halfway between two numbers of one decimal: an exact
+    sum would round some the other way than the page has them."""
+    return sum(values) / len(values)

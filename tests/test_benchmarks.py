@@ -11,6 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import requires
 from itertools import product
 from pathlib import Path
@@ -42,6 +43,7 @@ from benchmarks.watching import last_differences
 from docs import (
     encoder_results,
     generalise_results,
+    measured,
     phase_results,
     speed_results,
     tables,
@@ -211,7 +213,7 @@ def test_a_table_of_sequences_shows_times_and_curves_where_they_were_kept(
         {"model": model, "seed": seed, "step": step, "split": split, "accuracy": seed / 4, "n": 4}
         for model, seed, step, split in product("ab", (0, 1), (0, 1000), ("train", "test"))
     ]
-    monkeypatch.setattr(generalise_results, "read", lambda name: found)
+    monkeypatch.setattr(measured, "read", lambda name: found)
     heads, rows = generalise_results.accuracy("")
     at = heads.index("ms a step while training")
     assert {row[0]: row[at] for row in rows}["`lrf`"] == "30.0 (10.0–50.0)"
@@ -221,7 +223,7 @@ def test_a_table_of_sequences_shows_times_and_curves_where_they_were_kept(
         ["0", "12.5 / 12.5", "12.5 / 12.5"],
         ["1,000", "12.5 / 12.5", "12.5 / 12.5"],
     ]
-    monkeypatch.setattr(generalise_results, "read", lambda name: none)
+    monkeypatch.setattr(measured, "read", lambda name: none)
     assert generalise_results.curves("") is None
 
 
@@ -265,7 +267,7 @@ def test_what_codes_stand_for_is_kept_and_tabulated(monkeypatch: pytest.MonkeyPa
     drawn = []
     monkeypatch.setattr(code_outcomes, "write", written.__setitem__)
     monkeypatch.setattr(ChartFigure, "save", lambda figure, path: drawn.append(path.name))
-    monkeypatch.setattr(encoder_results, "read", written.__getitem__)
+    monkeypatch.setattr(measured, "read", written.__getitem__)
     code_outcomes.keep(codes(), "tiny")
     assert list(written) == ["codes_tiny"]
     assert drawn == ["codes_sememes_tiny.png", "codes_consistency_tiny.png"]
@@ -283,7 +285,7 @@ def test_what_codes_stand_for_is_kept_and_tabulated(monkeypatch: pytest.MonkeyPa
     _, shared = encoder_results.shared_codes("codes_tiny")
     assert shared == [["cat", "a", "w01, w02"], ["cat", "b", "w11, w12"]]  # c has one word alone
     for part in tables.CODES.values():
-        assert len(tables.encoders(part, "codes_tiny").splitlines()) >= 4
+        assert len(tables.fragment(partial(part, "codes_tiny")).splitlines()) >= 4
 
 
 def test_results_of_codes_become_tables_once_there_are_any(
@@ -373,7 +375,7 @@ def test_losses_that_rise_again_are_counted() -> None:
 def test_what_comes_first_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = [(3, 1), (3, 1), (2, 2), (1, 3), (5, None), (None, 4), (None, None)]
     runs = [{"reasons": reasons, "condenses": condenses} for reasons, condenses in pairs]
-    monkeypatch.setattr(phase_results, "measured", lambda setting: {"onsets": runs})
+    monkeypatch.setattr(measured, "read", lambda name: {"onsets": runs})
     _, rows = phase_results.onsets()
     assert rows[0][1:] == ["7", "4", "2", "1", "1", "1", "1"]
 
@@ -399,7 +401,7 @@ def test_delays_are_of_a_seed_against_itself(monkeypatch: pytest.MonkeyPatch) ->
         for (rate, n), each in epochs.items()
         for seed, value in enumerate(each)
     ]
-    monkeypatch.setattr(speed_results, "read", lambda name: {"runs": runs[::-1]})
+    monkeypatch.setattr(measured, "read", lambda name: {"runs": runs[::-1]})
     _, rows = speed_results.delays("fitting_speed")
     assert rows == [["0.5", "2", "1", "+1.5 (−2.0 to +5.0)", "+6%", "1 of 2"]]  # 0.8: one never did
 
@@ -468,7 +470,7 @@ def test_ends_of_watched_models_are_paired_by_the_seeds_that_both_have(
     assert (two["ci_low"], two["ci_high"]) == pytest.approx((2 - 12.7062, 2 + 12.7062), abs=1e-3)
     assert found.iloc[[0, 2, 3]]["difference"].isna().all()
 
-    monkeypatch.setattr(watch_results, "read", lambda _: {"differences": plain_rows(found)})
+    monkeypatch.setattr(measured, "read", lambda _: {"differences": plain_rows(found)})
     heads, table = watch_results.ends("made")
     assert heads == ["", "bert", "cat", "cat − bert"]
     assert table[0] == [

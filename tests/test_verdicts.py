@@ -373,7 +373,7 @@ def test_training_sets_that_were_measured_later_stand_by_their_size(monkeypatch:
                     apart = {"difference": share / 2, "ci_low": 0.0, "ci_high": 1.0, "p_holm": 0.5}
                     differences.append(place | apart)
     found = {"summary": summary, "differences": differences}
-    monkeypatch.setattr(task_results, "read", lambda name: found)
+    monkeypatch.setattr(measured, "read", lambda name: found)
     rows = task_results.by_size("")[1]
     assert [row[:4] for row in rows] == [
         ["test", "50", "5.0 (5.0–5.0)", "10.0 (10.0–10.0)"],

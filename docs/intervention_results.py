@@ -1,0 +1,122 @@
+"""Tables of single interventions: of CAP's controls, of attention masks and of transplants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+import pandas as pd
+
+from docs import measured
+from docs.measured import Cell, Row, Table, cell, frame, over, pivot, table
+from docs.verdicts import BREAK
+
+
+def shuffled_draws() -> Table:
+    """``mean`` minus each control, in points of accuracy, by layer."""
+
+    def apart(control: str) -> str:
+        difference, low, high = (
+            f"{{{control}_{end}:+points}}" for end in ("difference", "ci_low", "ci_high")
+        )
+        return f"{difference} [{low}, {high}]"
+
+    columns = {
+        "layer": "{layer}",
+        "− `last`": apart("last"),
+        f"− `shuffled`, seed {measured.read('shuffled_draws')['seeds'][0]}": apart("shuffled"),
+        "p (Holm)": "{shuffled_p_holm:.2f}",
+        "− `shuffled`, five draws": apart("draws"),
+    }
+    return table(frame("shuffled_draws", "table"), columns)
+
+
+def leaks() -> Table:
+    """The largest move of a logit, and the share of predictions that changed, by model and mode of
+    the mask."""
+
+    def move(mode: str) -> Cell:
+        template = f"{{{mode}_largest:.2f}} ({{{mode}_changed:.1%}})"
+        return lambda row: cell(template, row) if row[f"{mode}_largest"] else "exactly 0"
+
+    rows = pd.DataFrame(measured.read("circuits_cpu")["leaks"]).T.reset_index(names="model")
+    columns = {
+        "largest move of a logit (predictions that changed)": (
+            lambda row: f"`{row['model']}`" if row["model"] == "mini-idm" else row["model"]
+        ),
+        "without a mask": move("unmasked"),
+        '`mode="zero"` (complexity control)': move("zero"),
+        '`mode="exclude"`': move("exclude"),
+    }
+    return table(rows, columns)
+
+
+ANSWERS: Final = {
+    "expected": "expected_accuracy",
+    "untouched": "answer_accuracy",
+    "source's own": "remembered",
+}
+"""Which answer is counted, and its column: what the transplant would have the model say, what the
+clean model says, and what the source says."""
+SHOWN: Final = (
+    ("expected: transplant", "transplant", "expected"),
+    ("own", "own", "expected"),
+    ("random phrase", "random phrase", "expected"),
+    ("random direction", "random direction", "expected"),
+    ("untouched: transplant", "transplant", "untouched"),
+    ("own", "own", "untouched"),
+    ("random phrase", "random phrase", "untouched"),
+)
+"""Heading, vector and answer of the columns of :func:`transplants`."""
+ANCHOR_MODELS: Final = {
+    "anchors_0.5": "0.5 (2c: pairs, in either order)",
+    "anchors_0.8": "0.8 (3: reasons)",
+}
+SCAN_MODELS: Final = {"scan_0.5": "0.5, weight decay 0.01", "scan_0.7": "0.7, weight decay 0.1"}
+
+
+def transplants(name: str) -> Table:
+    """Accuracies of both answers, with their intervals, by pooling and layer."""
+    shown = pd.DataFrame(SHOWN, columns=["head", "vector", "answer"])
+    rows = shown.merge(frame(f"transplants_{name}", "table"), on="vector")
+    by = {"pooling": "{pooling}", "layer": "{layer}"}
+    columns = {"{head}": lambda row: _with_interval(row, row["answer"])}
+    return pivot(rows, by, ["answer", "vector"], columns)
+
+
+def transplants_anchors() -> Table:
+    """What transplanted chains carry in models of two phases."""
+    return _by_model(ANCHOR_MODELS, "γ (phase)")
+
+
+def transplants_scan() -> Table:
+    """What transplanted phrases carry in decoders of SCAN."""
+    return _by_model(SCAN_MODELS, "γ")
+
+
+def _by_model(models: Mapping[str, str], head: str) -> Table:
+    """What models answer under the transplant with its interval and, below, under the controls."""
+    rows = pd.concat(
+        frame(f"transplants_{name}", "table").assign(label=label) for name, label in models.items()
+    )
+    place = ["label", "pooling", "layer"]
+    controls = over(rows.query("vector != 'transplant'"), place)
+    rows = rows.query("vector == 'transplant'").merge(
+        controls, on=place, suffixes=("", "_of_controls")
+    )
+    columns = {head: "{label}", "pooling": "{pooling}", "layer": "{layer}"}
+    answers = {answer: partial(_with_controls, answer=answer) for answer in ANSWERS}
+    return table(rows, {**columns, **answers})
+
+
+def _with_interval(row: Row, answer: str) -> str:
+    column = ANSWERS[answer]
+    ends = column.removesuffix("_accuracy")
+    return cell(f"{{{column}:.3f}} ({{{ends}_low:.3f}}–{{{ends}_high:.3f}})", row)
+
+
+def _with_controls(row: Row, answer: str) -> str:
+    values = zip(row["vector_of_controls"], row[f"{ANSWERS[answer]}_of_controls"], strict=True)
+    controls = ", ".join(f"{vector} {value:.3f}" for vector, value in values)
+    return f"{_with_interval(row, answer)}{BREAK}{controls}"
