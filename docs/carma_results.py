@@ -72,7 +72,7 @@ def watched(task: str) -> Table:
         "CARMA − FT": "{difference:+{style}} ({ci_low:+{style}} to {ci_high:+{style}})",
     }
     styles = [
-        "points" if measure == "cap" else ".4f" if start < 1 else ".2f"
+        ".1points" if measure == "cap" else ".4f" if start < 1 else ".2f"
         for measure, start in zip(rows["measure"], rows["start"], strict=True)
     ]
     return table(rows.assign(style=styles), columns)
@@ -161,11 +161,10 @@ def dose() -> Table:
         "eligible": "{eligible:.2f}",
         "wanted": "{wanted:.2f}",
         "replaced": "{replaced:.2f}",
-        "mean dose": "{dose:.0f} %",
-        "prompts with all wanted replaced": "{reached:.0f} %",
+        "mean dose": "{dose:.0points} %",
+        "prompts with all wanted replaced": "{reached:.0points} %",
     }
     rows = pd.concat(frame(compared(task), "dose").assign(task=task) for task in TASKS)
-    rows[["dose", "reached"]] *= 100
     return table(rows, columns)
 
 

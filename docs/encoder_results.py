@@ -239,7 +239,7 @@ def every_block(name: str = "every_block") -> Table:
         "losses": "{losses}",
         "`--code-norm`": "{code_norm}",
         "step": "{step}",
-        "masked tokens that are right, %": "{masked_accuracy:points}",
+        "masked tokens that are right, %": "{masked_accuracy:.1points}",
     }
     columns = {"block {block}": "{alike:.3f}, {codes_per_word:.0f}"}
     return pivot(pd.concat(rows), by, ["block"], columns)

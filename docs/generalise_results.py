@@ -8,12 +8,12 @@ import pandas as pd
 
 from docs import measured
 from docs.measured import (
-    APART,
     DIFFERENCE,
     RIGHT,
     Table,
     cell,
     chosen,
+    compared,
     each,
     frame,
     merged,
@@ -36,15 +36,14 @@ def accuracy(name: str) -> Table:
     of_model[["median", "min", "max"]] *= 1000  # milliseconds
     ends = frame(name, "curve_ends").query("split == 'train'")
     of_model["fitted"] = ends.groupby("model")["accuracy"].mean()
-    differences = frame(name, "differences").query("kind == 'all'")[["model", "split", *APART]]
-    rows = frame(name, "summary").query("kind == 'all'").merge(differences, how="left")
+    rows = compared(name, ["model", "split", "kind"]).query("kind == 'all'")
     columns = {
         "model": "`{model}`",
         "split": "{split}",
         "right, % (seeds)": RIGHT,
         "difference, 95 %": DIFFERENCE,
         "p (Holm)": "{p_holm:.2f}",
-        "of training, %": "{fitted:points}",
+        "of training, %": "{fitted:.1points}",
         "parameters": "{n_parameters:,}",
         "ms a step while training": merged("{median:.1f} ({min:.1f}–{max:.1f})"),
         "seeds": "{n_seeds}",
@@ -64,7 +63,7 @@ def curves(name: str) -> Table | None:
     last = curve["split"].unique()[-1]
     train, test = (means[means["split"] == split] for split in ("train", last))
     rows = train.merge(test, on=["step", "model"]).sort_values("step", kind="stable")
-    head, both = f"`{{model}}`, train / {last}, %", "{accuracy_x:points} / {accuracy_y:points}"
+    head, both = f"`{{model}}`, train / {last}, %", "{accuracy_x:.1points} / {accuracy_y:.1points}"
     return pivot(rows, {"step": "{step:,}"}, ["model"], {head: both})
 
 
@@ -150,22 +149,18 @@ def cuts() -> Table:
         for name in dict.fromkeys(name for name, _, _ in FUSED)
     ]
     rows = chosen(_left(pd.concat(parts)), ["file", "model", "split"], FUSED)
-    top = rows["earlier"].max()
-    rows = rows[
-        (rows["layers"] != "all") | (rows["earlier"] < top)
-    ]  # the last layer alone reads it
+    # What the last layer alone reads is cut out of it, not out of all
+    rows = rows[(rows["layers"] != "all") | (rows["earlier"] < rows["earlier"].max())]
     where, what = ["stack", "layers", "earlier"], ["task", "model", "split"]
     by = {
         "stack": "{stack}",
-        "of the fuse-attention of": lambda row: _block(row["layers"]),
+        "of the fuse-attention of": (
+            lambda row: "all" if row["layers"] == "all" else f"block {row['layers']}"
+        ),
         "cut out": lambda row: read_out(row["earlier"]),
     }
     columns = {"{task}, `{model}`, {split}": "{left:hundredths}"}
     return pivot(over(rows, [*where, *what]), by, what, columns)
-
-
-def _block(layers: str) -> str:
-    return "all" if layers == "all" else f"block {layers}"
 
 
 def _left(rows: pd.DataFrame) -> pd.DataFrame:
@@ -199,12 +194,9 @@ def pooled(name: str) -> Table:
     return pivot(both, {"model": "`{model}`", "split": "{split}"}, ["unit", "layer"], columns)
 
 
-def heads(name: str) -> Table | None:
+def heads(name: str) -> Table:
     """A row per model, stack, layer and head that reads several layers: the mean weight of each on
-    the test split, and the entropy of the layer as a share of the largest, over seeds. None where
-    the file does not have them."""
-    if "reads" not in measured.read(name):
-        return None
+    the test split, and the entropy of the layer as a share of the largest, over seeds."""
     place = ["model", "stack", "layer"]
     reads, entropies = (
         frame(name, key).query("split == 'test' and layer > 0") for key in ("reads", "entropies")

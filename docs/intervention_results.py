@@ -18,7 +18,7 @@ def shuffled_draws() -> Table:
 
     def apart(control: str) -> str:
         difference, low, high = (
-            f"{{{control}_{end}:+points}}" for end in ("difference", "ci_low", "ci_high")
+            f"{{{control}_{end}:+.1points}}" for end in ("difference", "ci_low", "ci_high")
         )
         return f"{difference} [{low}, {high}]"
 

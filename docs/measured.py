@@ -27,12 +27,11 @@ Columns = Mapping[str, Cell]
 Table = tuple[list[str], list[list[str]]]
 """Headings, and the cells of each row."""
 ABSENT: Final = "–"
-RIGHT: Final = "{mean:points} ({smallest:points}–{largest:points})"
+RIGHT: Final = "{mean:.1points} ({smallest:.1points}–{largest:.1points})"
 """Per cent over seeds."""
-DIFFERENCE: Final = "{difference:+points} ({ci_low:+points} to {ci_high:+points})"
+DIFFERENCE: Final = "{difference:+.1points} ({ci_low:+.1points} to {ci_high:+.1points})"
 """In points, with the ends of its interval."""
 APART: Final = ["difference", "ci_low", "ci_high", "p_holm"]
-"""Columns of a frame of differences."""
 
 
 def read(name: str) -> dict[str, Any]:
@@ -44,6 +43,12 @@ def read(name: str) -> dict[str, Any]:
 def frame(name: str, key: str) -> pd.DataFrame:
     """A frame of the file of that name."""
     return pd.DataFrame(read(name)[key])
+
+
+def compared(name: str, place: Sequence[str]) -> pd.DataFrame:
+    """The shares of a file, with their differences to the first model's or setting's."""
+    differences = frame(name, "differences")[[*place, *APART]]
+    return frame(name, "summary").merge(differences, on=list(place), how="left")
 
 
 def table(rows: pd.DataFrame, columns: Columns | Sequence[tuple[str, Cell]]) -> Table:
@@ -134,17 +139,21 @@ def _missing(value: Any) -> bool:
 
 class _Formatter(Formatter):
     def format_field(self, value: Any, format_spec: str) -> str:
-        return (
-            spread(value, format_spec) if isinstance(value, list) else written(value, format_spec)
-        )
+        return written(value, format_spec)
 
 
 FORMATTER: Final = _Formatter()
 
 
 def written(value: Any, style: str) -> str:
-    """A value in one of :data:`STYLES`, or as Python formats it; numbers below 0 with a minus."""
-    text = STYLES[style](value) if style in STYLES else format(value, style)
+    """A value in one of :data:`STYLES`, in per cent where the style ends in "points", or as Python
+    formats it; numbers below 0 with a minus; of a list, its spread."""
+    if isinstance(value, list):
+        return spread(value, style)
+    if style.endswith("points"):
+        text = format(100 * value, style.replace("points", "f"))
+    else:
+        text = STYLES[style](value) if style in STYLES else format(value, style)
     return text if isinstance(value, str) else text.replace("-", "−")
 
 
@@ -160,10 +169,9 @@ def each(name: str, style: str = "", between: str = ", ") -> Cell:
     return lambda row: between.join(written(value, style) for value in row[name])
 
 
-def ranged(name: str, style: str, *, ends: tuple[str, str] = ("low", "high"), to: str = "–") -> str:
-    """The template of a column and two that end in ``_low`` and ``_high``, or as is said."""
-    low, high = (f"{{{name}_{end}:{style}}}" for end in ends)
-    return f"{{{name}:{style}}} ({low}{to}{high})"
+def ranged(name: str, style: str) -> str:
+    """The template of a column and of the two that end in ``_low`` and ``_high``."""
+    return f"{{{name}:{style}}} ({{{name}_low:{style}}}–{{{name}_high:{style}}})"
 
 
 def merged(template: str) -> Cell:
@@ -187,15 +195,13 @@ def share(value: float) -> str:
     return "−" * (hundredths(value) < 0) + text.removeprefix("0")
 
 
-STYLES: Final[dict[str, Callable[[float], str]]] = {
-    "points": points,
-    "+points": lambda value: f"{100 * value:+.1f}",
+STYLES: Final[Mapping[str, Callable[[float], str]]] = {
     "percent": percent,
     "share": share,
     "hundredths": lambda value: f"{hundredths(value):.2f}",
     "p": lambda value: "< 0.001" if value < 0.001 else f"{value:.3f}",
 }
-"""What templates know beside Python's formats."""
+"""What templates know besides Python's formats and points."""
 
 
 def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

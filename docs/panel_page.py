@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from docs.claims.evaluate import Claim
 from docs.claims.runs import RUNS
-from docs.measured import read
+from docs.measured import frame, markdown, table
 from docs.verdict_page import PAPERS
 
 
@@ -23,13 +22,13 @@ class Panel:
     runs: tuple[str, ...]
     tables: tuple[str, ...]
     pictures: tuple[tuple[str, str], ...]
-    page: str
+    page: str = "task-phases.md"
 
     @property
     def claims(self) -> list[Claim]:
         """Of the paper about this panel."""
         _, complexity, *_ = PAPERS
-        return [one for one in complexity if one.where.endswith(self.figure)]
+        return [claim for claim in complexity if claim.where.endswith(self.figure)]
 
 
 PANELS: Final = (
@@ -61,7 +60,6 @@ PANELS: Final = (
                 "Exact match on turn left by the number of training sequences, at the two settings",
             ),
         ),
-        "task-phases.md",
     ),
     Panel(
         "Fig. 7B",
@@ -81,7 +79,6 @@ PANELS: Final = (
                 "Exact match on COGS by the number of training sequences, at the two settings",
             ),
         ),
-        "task-phases.md",
     ),
     Panel(
         "Fig. 7C",
@@ -102,7 +99,6 @@ PANELS: Final = (
                 "Share of right sums in each block of the square, fine-tuned",
             ),
         ),
-        "task-phases.md",
     ),
     Panel(
         "Fig. 7D",
@@ -133,7 +129,6 @@ PANELS: Final = (
                 "Steps to a training loss of 0.1 by the number of training statements",
             ),
         ),
-        "task-phases.md",
     ),
 )
 INTRODUCTION: Final = """\
@@ -161,12 +156,21 @@ $ python -m benchmarks.panel_minutes
 """
 
 
-def page(table: Callable[[Sequence[str], Iterable[Sequence[str]]], str]) -> str:
-    """The page's text; ``table`` writes Markdown."""
-    parts = [INTRODUCTION, table(["panel", "what is claimed", "verdict"], _overview())]
-    parts += [_section(panel, table) for panel in PANELS]
-    heads = ["panel", "run", "steps", "ms a step", "runs timed", "minutes"]
-    parts += [MINUTES, table(heads, _minutes())]
+def page() -> str:
+    """The page's text."""
+    heads = ["panel", "what is claimed", "verdict"]
+    parts = [INTRODUCTION, markdown(heads, _overview()), *map(_section, PANELS)]
+    columns = {
+        "panel": "{panel}",
+        "run": "[{run}](verdicts.md#run-{run})",
+        "steps": "{steps:,}",
+        "ms a step": "{step_seconds:.0f} ({low:.0f}–{high:.0f})",
+        "runs timed": "{n}",
+        "minutes": "{minutes:.1f}",
+    }
+    minutes = frame("panel_minutes_cpu", "panels")
+    minutes[["step_seconds", "low", "high"]] *= 1000
+    parts += [MINUTES, markdown(*table(minutes, columns))]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
@@ -174,32 +178,19 @@ def _overview() -> list[list[str]]:
     rows = []
     for panel in PANELS:
         name = f"[{panel.figure}, {panel.title}](#{_anchor(panel)})"
-        for one in panel.claims:
-            rows.append([name, one.words, f"**{one.find()[1]}**"])
+        for claim in panel.claims:
+            rows.append([name, claim.words, f"**{claim.find()[1]}**"])
             name = ""
     return rows
 
 
-def _minutes() -> list[list[str]]:
-    return [
-        [
-            row["panel"],
-            f"[{row['run']}](verdicts.md#run-{row['run']})",
-            f"{row['steps']:,}",
-            f"{1e3 * row['step_seconds']:.0f} ({1e3 * row['low']:.0f}–{1e3 * row['high']:.0f})",
-            str(row["n"]),
-            f"{row['minutes']:.1f}",
-        ]
-        for row in read("panel_minutes_cpu")["panels"]
-    ]
-
-
-def _section(panel: Panel, table: Callable[[Sequence[str], Iterable[Sequence[str]]], str]) -> str:
+def _section(panel: Panel) -> str:
     ours = [
         f"{RUNS[run].tell()}. Numbers: `benchmarks/results/{RUNS[run].file}.json`.\n\n"
         f"```console\n$ {RUNS[run].command}\n```"
         for run in panel.runs
     ]
+    verdicts = [(claim.words, *claim.find()) for claim in panel.claims]
     return "\n\n".join(
         [
             f"({_anchor(panel)})=\n## {panel.figure}: {panel.title}",
@@ -209,17 +200,13 @@ def _section(panel: Panel, table: Callable[[Sequence[str], Iterable[Sequence[str
             *(f"```{{include}} _generated/{name}.md\n```" for name in panel.tables),
             *(f"![{shown}](images/{name}.png)" for name, shown in panel.pictures),
             "**Verdicts.**",
-            table(
+            markdown(
                 ["claim", "measured here", "verdict"],
-                ([one.words, text, f"**{verdict}**"] for one, text, verdict in _judged(panel)),
+                ([words, text, f"**{verdict}**"] for words, text, verdict in verdicts),
             ),
             f"More: [{panel.title}]({panel.page}).",
         ]
     )
-
-
-def _judged(panel: Panel) -> list[tuple[Claim, str, str]]:
-    return [(one, *one.find()) for one in panel.claims]
 
 
 def _anchor(panel: Panel) -> str:

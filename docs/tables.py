@@ -385,7 +385,7 @@ def verdicts() -> str:
 
 def panels() -> str:
     """Each panel of complexity control's Figs 6 and 7 beside ours."""
-    return NOTICE + panel_page.page(markdown)
+    return NOTICE + panel_page.page()
 
 
 PAGES: dict[str, Callable[[], str]] = {"verdicts.md": verdicts, "panels.md": panels}

@@ -10,13 +10,13 @@ import pandas as pd
 from docs import measured
 from docs.measured import (
     ABSENT,
-    APART,
     DIFFERENCE,
     RIGHT,
     Row as Row,
     Table,
     beside,
     cell,
+    compared,
     frame,
     over,
     pivot,
@@ -26,6 +26,7 @@ from docs.measured import (
 )
 from interp_compose.papers.complexity.grid.settings import with_settings
 
+PLACE: Final = ("setting", "size", "split", "kind")
 OF_SETTING: Final = {
     "{setting}: right, % (seeds)": RIGHT,
     "difference, 95 %": DIFFERENCE,
@@ -44,17 +45,15 @@ def overall(name: str) -> list[Row]:
 def by_size(name: str) -> Table:
     """A row per split and size of the training set: what each setting gets right, and how far it is
     from the first."""
-    rows = together(
-        _compared(name).query("kind == 'all'").sort_values("size", kind="stable"), "split"
-    )
+    rows = compared(name, PLACE).query("kind == 'all'").sort_values("size", kind="stable")
     by = {"split": "{split}", "training sequences": "{size:,}"}
-    return pivot(rows, by, ["setting"], OF_SETTING)
+    return pivot(together(rows, "split"), by, ["setting"], OF_SETTING)
 
 
 def by_setting(name: str, split: str) -> Table:
     """A row per setting, with the largest training set: what is right of each split, and of one
     split how far that is from the first setting."""
-    rows = _largest(_compared(name)).query("kind == 'all'")
+    rows = _largest(compared(name, PLACE)).query("kind == 'all'")
     by = {"setting": "{setting}"}
     shares = pivot(rows, by, ["split"], {"{split}: right, % (seeds)": RIGHT})
     apart = {**by, f"{split}: difference, 95 %": DIFFERENCE, "p (Holm)": "{p_holm:.2f}"}
@@ -64,7 +63,7 @@ def by_setting(name: str, split: str) -> Table:
 def by_kind(name: str, split: str) -> Table:
     """A row per kind of a split, those that no setting gets right together in the last: what each
     setting gets right with the largest training set, and how far the second is from the first."""
-    rows = _largest(_compared(name)).query("split == @split and kind != 'all'")
+    rows = _largest(compared(name, PLACE)).query("split == @split and kind != 'all'")
     rows["best"] = rows.groupby("kind")["largest"].transform("max")
     heads, cells = pivot(rows.query("best >= @NEVER"), {"type": "{kind}"}, ["setting"], OF_SETTING)
     never = rows.query("best < @NEVER")
@@ -76,12 +75,6 @@ def by_kind(name: str, split: str) -> Table:
 
 NEVER: Final = 0.005
 """What every seed is below, of kinds that are not shown one by one."""
-
-
-def _compared(name: str) -> pd.DataFrame:
-    """Shares that are right, and how far they are from the first setting's."""
-    place = ["setting", "size", "split", "kind"]
-    return frame(name, "summary").merge(frame(name, "differences")[[*place, *APART]], how="left")
 
 
 def _largest(rows: pd.DataFrame) -> pd.DataFrame:
@@ -99,7 +92,7 @@ def inside(name: str) -> Table:
     columns = {
         "setting": "{setting}",
         "training sequences": "{size:,}",
-        "of training, %": "{fitted:points}",
+        "of training, %": "{fitted:.1points}",
         "steps to a loss of 0.1": "{steps_to_fit:,.0f}",
         "stable rank of W_Q": "{stable_rank:.1f}",
         r"mean \|cos\|": "{mean_abs_cosine:.2f}",
@@ -110,12 +103,10 @@ def inside(name: str) -> Table:
 def perplexities(name: str) -> Table:
     """A row per setting and number of training tokens of a study of text."""
     place = ["setting", "size"]
-    summary = frame(name, "summary")
+    summary = compared(name, place)
     bits = summary.query("measure == 'bits_per_byte'").rename(columns={"mean": "bits"})
-    ranks = over(with_settings(frame(name, "runs")), place)
     rows = summary.query("measure == 'perplexity'").merge(bits[[*place, "bits"]], on=place)
-    rows = rows.merge(frame(name, "differences")[[*place, *APART]], on=place, how="left")
-    rows = rows.merge(ranks[[*place, "stable_rank"]], on=place)
+    ranks = over(with_settings(frame(name, "runs")), place)[[*place, "stable_rank"]]
     columns = {
         "setting": "{setting}",
         "training tokens": "{size:,}",
@@ -127,7 +118,7 @@ def perplexities(name: str) -> Table:
         "p (Holm)": "{p_holm:p}",
         "stable rank of W_Q": "{stable_rank:.1f}",
     }
-    return table(rows, columns)
+    return table(rows.merge(ranks, on=place), columns)
 
 
 def failures(name: str) -> Table:
@@ -135,10 +126,10 @@ def failures(name: str) -> Table:
     columns = {
         "init rate": "{setting}",
         "node": "{node}",
-        "triangles, % (95 %)": "{wrong:points} ({low:points} to {high:points})",
-        "clear, %": "{clear:points}",
-        "right, %": "{right:points}",
-        "right of the training node that is worst, %": "{learned:points}",
+        "triangles, % (95 %)": "{wrong:.1points} ({low:.1points} to {high:.1points})",
+        "clear, %": "{clear:.1points}",
+        "right, %": "{right:.1points}",
+        "right of the training node that is worst, %": "{learned:.1points}",
         "the failure": "{verdict}",
     }
     return table(frame(name, "failure"), columns)
@@ -152,7 +143,7 @@ def drawn(name: str) -> Table:
     parts = parts[["shape", "size", "color"]].reset_index()
     rows = summary.query("kind == 'all'").merge(parts, on=["node", "setting"])
     by = {"node": "{node}", "trained": lambda row: "yes" if row["trained"] else "no"}
-    right = f"{RIGHT}; {{shape:points}} / {{size:points}} / {{color:points}}"
+    right = f"{RIGHT}; {{shape:.1points}} / {{size:.1points}} / {{color:.1points}}"
     return pivot(rows, by, ["setting"], {"{setting}": right})
 
 

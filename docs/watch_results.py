@@ -67,7 +67,7 @@ def ends(name: str) -> Table:
     first; shares in per cent."""
     rows = frame(name, "differences")
     is_share = rows["measure"].isin(SHARES)
-    rows["style"] = is_share.map({True: "points", False: ".3f"})
+    rows["style"] = is_share.map({True: ".1points", False: ".3f"})
     rows["measure"] = rows["measure"].replace(OF_WEIGHTS) + is_share.map({True: ", %", False: ""})
     first, by = rows["model"][0], {"": "{measure}"}
     ends = pivot(rows, by, ["model"], {"{model}": _before_and_after})

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from docs import cat_paper
+from docs import measured
 from docs.cat_paper import PRINTED, beside, printed
 from interp_compose.tasks.table import names_of
 
@@ -77,7 +77,7 @@ def test_ours_stand_beside(monkeypatch: pytest.MonkeyPatch) -> None:
         {**composed, **untuned, "difference": 0.0625, "p_holm": None},  # of an earlier file
     ]
     result = {"summary": summary, "differences": differences}
-    monkeypatch.setattr(cat_paper, "read", lambda name: result)
+    monkeypatch.setattr(measured, "read", lambda name: result)
     heads, rows = beside("own", "bert", "cat")
     assert len(heads) == 12
     assert rows == [
