@@ -15,6 +15,7 @@ from docs.measured import (
     chosen,
     each,
     frame,
+    listed,
     over,
     pivot,
     table,
@@ -100,21 +101,14 @@ def learned(name: str) -> Table:
     return table(rows.merge(of_word, on=["model", "output"], how="left"), columns)
 
 
-def steps(name: str = "encoder_steps_cpu") -> Table:
+def steps() -> Table:
     """A row per model: its step over the BERT's, at each shape, and its matrix products over the
     BERT's."""
-    contents = measured.read(name)
     rows = [
-        {
-            "size": size,
-            "model": model,
-            **cell,
-            "products": shape["products"][model],
-            **shape["shape"],
-        }
-        for size, shape in contents.items()
+        {"size": size, "model": model, **times, **of["shape"], "products": of["products"][model]}
+        for size, of in measured.read("encoder_steps_cpu").items()
         if size in ("small", "paper")
-        for model, cell in shape["over_bert"].items()
+        for model, times in of["over_bert"].items()
     ]
     columns = {
         "{size}: {n_layers} × {d_model}": "{median:.2f} ({range[0]:.2f}–{range[1]:.2f})",
@@ -123,22 +117,19 @@ def steps(name: str = "encoder_steps_cpu") -> Table:
     return pivot(pd.DataFrame(rows), {"step, over the BERT's": "{model}"}, ["size"], columns)
 
 
-def memory(name: str = "encoder_memory_cpu") -> Table:
+def memory() -> Table:
     """A row per model: MiB that a step of the small shape holds."""
-    rows = {}
-    for model, row in measured.read(name)["small"]["models"].items():
-        rows[model] = {
+    rows = []
+    for model, row in measured.read("encoder_memory_cpu")["small"]["models"].items():
+        sizes = {
             "weights of the model": row["parameters"],
             "weights over codes": row["codes"],
             "kept by the forward pass": row["kept"],
         }
         for n, peak in row["peak"].items():
-            head = f"peak, {n} parts" if int(n) > 1 else "peak, the batch at once"
-            rows[model][head] = peak
-    sizes = pd.DataFrame(rows).T / 2**20
-    return ["MiB", *sizes.columns], [
-        [model, *(f"{size:,.0f}" for size in row)] for model, row in sizes.iterrows()
-    ]
+            sizes[f"peak, {n} parts" if int(n) > 1 else "peak, the batch at once"] = peak
+        rows.append({"MiB": model} | {head: f"{n / 2**20:,.0f}" for head, n in sizes.items()})
+    return listed(rows)
 
 
 def named_sememes(name: str) -> Table:
@@ -223,11 +214,11 @@ def complexity(name: str) -> Table:
 CAT_LOSSES = ("guided", "sparsity", "reconstruction", "sufficiency", "nuance")
 
 
-def every_block(name: str = "every_block") -> Table:
+def every_block() -> Table:
     """A row per setting, at an early look and after the last step: masked words that are right, and
     of each block how alike composed vectors are and how many codes a word has."""
     rows = []
-    for run in measured.read(name)["runs"]:
+    for run in measured.read("every_block")["runs"]:
         weights = {loss: run[loss] for loss in CAT_LOSSES}
         others = [f"{loss} {weight:g}" for loss, weight in weights.items() if weight != 1]
         losses = ", ".join(["all", *others]) if any(weights.values()) else "BERT's two"

@@ -58,6 +58,11 @@ def table(rows: pd.DataFrame, columns: Columns | Sequence[tuple[str, Cell]]) -> 
     return [head for head, _ in pairs], cells
 
 
+def listed(rows: Sequence[Mapping[str, object]]) -> Table:
+    """Rows whose keys are the headings."""
+    return [*rows[0]], [[str(value) for value in row.values()] for row in rows]
+
+
 def pivot(rows: pd.DataFrame, by: Columns, over: Sequence[str], columns: Columns) -> Table:
     """A row for each place that ``by`` writes, with columns for each value of ``over``.
 

@@ -14,6 +14,7 @@ from docs.measured import (
     cell,
     each,
     frame,
+    listed,
     merged,
     over,
     pivot,
@@ -122,7 +123,7 @@ def onsets() -> Table:
                 "only condenses": (reasons.isna() & condenses.notna()).sum(),
             }
         )
-    return [*rows[0]], [[str(value) for value in row.values()] for row in rows]
+    return listed(rows)
 
 
 def post_ln() -> Table:

@@ -34,7 +34,7 @@ from docs import (
     verdict_page,
     watch_results,
 )
-from docs.measured import RESULTS, Cell, Table, frame, markdown, table
+from docs.measured import RESULTS, Cell, Table, frame, listed, markdown, table
 from interp_compose.cli import COMMANDS, ON_RESULTS, _parsed, main as interp_compose
 from interp_compose.papers.complexity.studies.anchors.grid import run_of
 from interp_compose.papers.complexity.studies.anchors.run import PhaseRun
@@ -92,7 +92,7 @@ def carma_settings() -> Table:
             row[f"{name}: acts on"] = _acts_on(carma, model.n_layers)
             row[f"{name}: batch × epochs"] = f"{train.batch_size} × {train.epochs}"
         rows.append(row)
-    return [*rows[0]], [[*row.values()] for row in rows]
+    return listed(rows)
 
 
 def _acts_on(carma: CarmaConfig, n_layers: int) -> str:
@@ -121,7 +121,7 @@ def shipped_tasks() -> str:
     """How many examples the shipped tasks have, before any tokenizer is asked."""
     examples = {"`mini-idm`": mini_idm.splits(), "`mini-sst`": mini_sst.sentences()}
     counts = [
-        {"task": task, **{split: str(len(splits[split])) for split in SPLITS}}
+        {"task": task, **{split: len(splits[split]) for split in SPLITS}}
         for task, splits in examples.items()
     ]
     definitions = mini_idm.definitions()
@@ -131,10 +131,10 @@ def shipped_tasks() -> str:
     families["n"] = rows["family"].value_counts()
     columns = {"family": "{family}", "definitions": "{n}", "for example": "*{text}* → **{answer}**"}
     return fragment(
-        lambda: table(pd.DataFrame(counts), {head: f"{{{head}}}" for head in counts[0]}),
+        partial(listed, counts),
         f"`mini-idm` has {rows['skeleton'].nunique()} skeletons and "
         f"{rows['answer'].nunique()} answers, in {len(families)} families:\n",
-        lambda: table(families.reset_index(), columns),
+        partial(table, families.reset_index(), columns),
     )
 
 
@@ -186,7 +186,7 @@ def paper_runs() -> Table:
         for depth in map(int, depths):
             of_depth = replace(run, n_layers=depth)
             rows.append(_paper_run(f"{command} --depths {depth}", n_runs // len(depths), of_depth))
-    return [*rows[0]], [[*row.values()] for row in rows]
+    return listed(rows)
 
 
 def paper_setting(command: str) -> tuple[PhaseRun, dict[str, tuple[float, ...]]]:

@@ -364,6 +364,26 @@ def test_shares_are_written_as_the_figures_round_them() -> None:
     assert {value: share(value) for value in told} == told
 
 
+def test_a_table_of_a_page_is_pivoted_as_it_is_declared() -> None:
+    rows = pd.DataFrame(
+        [
+            {"model": "a", "seed": 0, "split": "test", "right": 0.25, "change": -0.5},
+            {"model": "a", "seed": 1, "split": "test", "right": 0.75, "change": 0.25},
+            {"model": "a", "seed": 0, "split": "gen", "right": -0.5, "change": None},
+            {"model": "b", "seed": 0, "split": "gen", "right": 1.0, "change": None},
+        ]
+    )
+    cells = measured.over(rows, ["model", "split"])
+    by, columns = {"": "`{model}`"}, {"{split}, %": "{right:.0points}", "change": "{change:+.2f}"}
+    heads, texts = measured.pivot(cells, by, ["split"], columns)
+    assert heads == ["", "test, %", "change", "gen, %"]  # of gen no change is known
+    assert texts[0] == ["`a`", "50 (25–75)", "−0.12 (−0.50 to +0.25)", "−50"]
+    assert texts[1] == ["`b`", "–", "–", "100"]
+    assert measured.markdown(["x"], [["-1.5 (−2–3)"]]).endswith("| −1.5 (−2 to 3) |\n")
+    with pytest.raises(ValueError, match=r"two rows for \('`a`',\) and \('test', '{split}, %'\)"):
+        measured.pivot(rows, by, ["split"], columns)
+
+
 def test_losses_that_rise_again_are_counted() -> None:
     places = {"init_rate": 0.4, "weight_decay": [1.0] * 6 + [0.1] * 3, "seed": [1] * 3 + [2] * 6}
     step = {"step": [300, 100, 200] * 3}
