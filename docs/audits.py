@@ -73,7 +73,7 @@ def row_of_hooked(name: str) -> list[str]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            OwnForward.of(module).check(load_model(model))
+            OwnForward.of(module).check(load_model(model), load_model)
         except CapabilityError:
             return without_audit(name, "other numbers")
         return of_audit(name, audit(model, progress=False))
