@@ -8,7 +8,7 @@ from typing import Final
 import pandas as pd
 
 from docs import measured
-from docs.measured import Row, Table, cell, chosen, frame, pivot, table
+from docs.measured import Columns, Row, Table, cell, chosen, frame, pivot, table
 from docs.watch_results import OF_WEIGHTS
 
 TASKS: Final = ("mini-idm", "mini-sst")
@@ -37,7 +37,7 @@ def outcomes(task: str) -> Table:
     place = ["metric", "rate", "layer", "pooling"]
     original = frame(compared(task), "summary").query("version == 'original'")
     rows = _carma_over_ft(task, "headline").merge(original[[*place, "mean"]], on=place)
-    columns = {
+    columns: Columns = {
         "%": _measure,
         "original": "{mean:.2f}",
         "FT": "{mean_second:.2f}",
@@ -64,7 +64,7 @@ def controls(task: str) -> Table:
 def watched(task: str) -> Table:
     """What a watcher measured before training and after it, by version."""
     rows = frame(f"carma_watched_{task.replace('-', '_')}", "differences")
-    columns = {
+    columns: Columns = {
         "": _watched_measure,
         "before": "{start:{style}}",
         "FT": "{ft:{style}}",
@@ -92,7 +92,7 @@ def search(task: str) -> Table:
 
 def held_out(task: str) -> Table:
     """The chosen settings on seeds that nothing was chosen on."""
-    columns = {
+    columns: Columns = {
         "setting": "{setting}",
         "measure": lambda row: CLAIMS[row["claim"]],
         "CARMA − FT, ± SE": GAIN,
@@ -154,7 +154,7 @@ def _marked(rows: pd.DataFrame) -> pd.DataFrame:
 
 def dose() -> Table:
     """How many words the synonym replacement asked for and reached, by task."""
-    columns = {
+    columns: Columns = {
         "task": "`{task}`",
         "asked for": "{rate:percent}",
         "words a prompt": "{words:.2f}",
@@ -180,7 +180,7 @@ def gains() -> Table:
         for metric, name in names.items()
         for task in TASKS
     ]
-    columns = {
+    columns: Columns = {
         "CARMA − FT, points": "{name}",
         "task": "`{task}`",
         "± SE": GAIN,

@@ -93,7 +93,7 @@ def learned(name: str) -> Table:
     of_word = codes["codes_per_word"].agg(fewest="min", most="max")
     of_word = of_word.assign(n_codes=codes["n_codes"].first(), output="comp").reset_index()
     rows = frame(name, "held_out").query("measure == 'masked_accuracy'")
-    columns = {
+    columns: Columns = {
         **BY,
         "masked tokens that are right, % (seeds)": RIGHT,
         "codes a word": "{fewest:.0f}–{most:.0f} of {n_codes:,.0f}",
@@ -110,7 +110,7 @@ def steps() -> Table:
         if size in ("small", "paper")
         for model, times in of["over_bert"].items()
     ]
-    columns = {
+    columns: Columns = {
         "{size}: {n_layers} × {d_model}": "{median:.2f} ({range[0]:.2f}–{range[1]:.2f})",
         "products": "{products:.2f}",
     }
@@ -134,7 +134,7 @@ def memory() -> Table:
 
 def named_sememes(name: str) -> Table:
     """A row per model, side of the annotated words and source: sememes that are named right."""
-    columns = {
+    columns: Columns = {
         "model": "{model}",
         "words": lambda row: row["side"].replace("_", " "),
         "named by": "{source}",
@@ -150,7 +150,7 @@ def words_again(name: str, question: str) -> Table:
     place = ["model", "layer"]
     rows = over(frame(name, "consistency").query("question == @question"), [*place, "vector"])
     codes, contextual = (rows[rows["vector"] == vector] for vector in ("codes", "cont"))
-    columns = {
+    columns: Columns = {
         "model": "{model}",
         "block": "{layer}",
         "codes (seeds)": "{auc:.3f}",
@@ -226,7 +226,7 @@ def every_block() -> Table:
         looks = curve.iloc[[1, -1]].merge(codes, on="step")
         looks["block"] = looks.groupby("step").cumcount()
         rows.append(looks.assign(losses=losses, code_norm=run["code_norm"]))
-    by = {
+    by: Columns = {
         "losses": "{losses}",
         "`--code-norm`": "{code_norm}",
         "step": "{step}",

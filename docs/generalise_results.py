@@ -10,6 +10,8 @@ from docs import measured
 from docs.measured import (
     DIFFERENCE,
     RIGHT,
+    Cell,
+    Columns,
     Table,
     cell,
     chosen,
@@ -37,7 +39,7 @@ def accuracy(name: str) -> Table:
     ends = frame(name, "curve_ends").query("split == 'train'")
     of_model["fitted"] = ends.groupby("model")["accuracy"].mean()
     rows = compared(name, ["model", "split", "kind"]).query("kind == 'all'")
-    columns = {
+    columns: dict[str, Cell] = {
         "model": "`{model}`",
         "split": "{split}",
         "right, % (seeds)": RIGHT,
@@ -75,7 +77,7 @@ def by_type(name: str, split: str) -> Table:
 
 def pairs(name: str) -> Table:
     """A row for every two models."""
-    columns = {
+    columns: Columns = {
         "models": "`{model}` − `{other}`",
         "split": "{split}",
         "difference, 95 %": DIFFERENCE,
@@ -94,7 +96,7 @@ def inside(name: str) -> Table:
     for stack in ("encoder", "decoder"):
         left = over(_left(cuts[cuts["stack"] == stack]), ["model"]).set_index("model")["left"]
         rows[stack] = rows["model"].map(left)
-    columns = {
+    columns: Columns = {
         "model": "`{model}`",
         "R² of the embeddings, last layer": "{r2:hundredths}",
         "role": "{accuracy:hundredths}",
@@ -115,7 +117,7 @@ def layers(name: str) -> Table:
     for probe in ("word", "role"):
         values = over(probes[probes["probe"] == probe], place).set_index(place)
         rows = rows.merge(values.add_prefix(f"{probe}_"), left_on=place, right_index=True)
-    columns = [
+    columns: list[tuple[str, Cell]] = [
         ("model", "`{model}`"),
         ("layer", "{layer}"),
         ("word", "{word_accuracy:hundredths}"),
@@ -152,7 +154,7 @@ def cuts() -> Table:
     # What the last layer alone reads is cut out of it, not out of all
     rows = rows[(rows["layers"] != "all") | (rows["earlier"] < rows["earlier"].max())]
     where, what = ["stack", "layers", "earlier"], ["task", "model", "split"]
-    by = {
+    by: Columns = {
         "stack": "{stack}",
         "of the fuse-attention of": (
             lambda row: "all" if row["layers"] == "all" else f"block {row['layers']}"
@@ -205,7 +207,7 @@ def heads(name: str) -> Table:
     weights["weight"] = [cell("{weight:hundredths}", row) for row in records(weights)]
     rows = over(weights[[*place, "head", "weight"]], [*place, "head"])
     rows = rows[rows["weight"].map(len) > 1].merge(over(entropies, place)[[*place, "share"]])
-    columns = {
+    columns: Columns = {
         "model": "`{model}`",
         "stack": "{stack}",
         "block": "{layer}",
@@ -252,7 +254,7 @@ def cost() -> Table:
     def ratio(name: str) -> str:
         return f"{{{name}:.2f}} ({{{name}_range[0]:.2f}}–{{{name}_range[1]:.2f}})"
 
-    columns = {
+    columns: Columns = {
         "layers, width": "{layers}",
         "LRF / Transformer": ratio("lrf_over_transformer"),
         "LRF / `parameters`": ratio("lrf_over_parameters"),
@@ -282,7 +284,7 @@ def fused_products(shape: Mapping[str, int], batch: Sequence[int]) -> float:
 
 def decoding() -> Table:
     """A row per size and number of beams."""
-    columns = {
+    columns: Columns = {
         "model": "{size}",
         "search": lambda row: "greedy" if row["n_beams"] == 1 else f"{row['n_beams']} beams",
         "tokens / s": "{ours_tokens_s:,.0f}",

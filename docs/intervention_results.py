@@ -9,7 +9,7 @@ from typing import Final
 import pandas as pd
 
 from docs import measured
-from docs.measured import Cell, Row, Table, cell, frame, over, pivot, table
+from docs.measured import Cell, Columns, Row, Table, cell, frame, over, pivot, table
 from docs.verdicts import BREAK
 
 
@@ -22,7 +22,7 @@ def shuffled_draws() -> Table:
         )
         return f"{difference} [{low}, {high}]"
 
-    columns = {
+    columns: Columns = {
         "layer": "{layer}",
         "− `last`": apart("last"),
         f"− `shuffled`, seed {measured.read('shuffled_draws')['seeds'][0]}": apart("shuffled"),
@@ -41,7 +41,7 @@ def leaks() -> Table:
         return lambda row: cell(template, row) if row[f"{mode}_largest"] else "exactly 0"
 
     rows = pd.DataFrame(measured.read("circuits_cpu")["leaks"]).T.reset_index(names="model")
-    columns = {
+    columns: Columns = {
         "largest move of a logit (predictions that changed)": (
             lambda row: f"`{row['model']}`" if row["model"] == "mini-idm" else row["model"]
         ),

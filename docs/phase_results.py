@@ -74,7 +74,7 @@ def circuits(setting: str, weight_decay: float) -> Table:
     """What masks show at one weight decay: a row per init rate and mask."""
     name, place = f"phase_diagram_{setting}", ["init_rate", "weight_decay"]
     rows = frame(name, "circuits").query("weight_decay == @weight_decay")
-    columns = {
+    columns: Columns = {
         "γ": "{init_rate:g}",
         "phase": "{shown}",
         "mask": "`{mode}`",
@@ -130,7 +130,7 @@ def post_ln() -> Table:
     """What moves the post-LN model at γ 0.8: a row per variant, unseen pairs seed by seed."""
     rows = over(frame("post_ln", "runs"), ["variant"])
     rows["attention_share"] = rows["attention_share"].map(fmean)
-    columns = {
+    columns: Columns = {
         "": "{variant}",
         "phase of each seed": each("phase", between=" "),
         "OOD of each": each("ood", "share", " "),
@@ -144,7 +144,7 @@ def post_ln() -> Table:
 
 def unseen_sum() -> Table:
     """What models answer to unseen pairs whose sum was seen or not: a row per norm and task."""
-    columns = {
+    columns: Columns = {
         "model": "{norm}-LN",
         "d": "{d}",
         "c + d": "{sum}",
@@ -163,7 +163,7 @@ def unseen_sum() -> Table:
 
 def answers(norm: str) -> Table:
     """What models answer to unseen pairs at weight decay 0.01: a row per init rate."""
-    columns = {
+    columns: Columns = {
         "γ": "{init_rate:g}",
         "right: x − 10": merged("{right:share}"),
         "x − 16 or x − 7": merged("{nearest_sums:share}"),

@@ -16,7 +16,7 @@ CELL: Final[Columns] = {
 
 def epochs(name: str) -> Table:
     """A row per cell: epochs until the data were fitted, and the area under the ROC curve."""
-    columns = {
+    columns: Columns = {
         **CELL,
         "epochs to accuracy 1": lambda row: _epochs(row, "accuracy_"),
         "epochs to a loss of 0.05": lambda row: _epochs(row, "loss_"),
@@ -41,7 +41,7 @@ def delays(name: str) -> Table:
     rows = runs.query("violations > 0").merge(without, on=["init_rate", "n_layers", "seed"])
     rows["later"] = rows["loss_epochs"] - rows["without"]
     rows = rows.groupby(PLACE).filter(lambda cell: cell["later"].notna().all())
-    columns = {
+    columns: Columns = {
         **CELL,
         "epochs later": "{later:+.1f}",
         "of those without": lambda row: written(sum(row["later"]) / sum(row["without"]), "+.0%"),

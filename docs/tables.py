@@ -44,6 +44,7 @@ from interp_compose.tasks.prompts import PAPER_MODELS, TEMPLATES
 from interp_compose.tasks.table import names_of
 from interp_compose.training.carma import CarmaConfig, default_layers
 from interp_compose.training.config import TrainConfig
+from interp_compose.training.paper_settings import PaperTask
 
 FOLDER = Path(__file__).parent / "_generated"
 NOTICE = "<!-- written by `python -m docs.tables`; do not edit -->\n\n"
@@ -55,10 +56,15 @@ PAPER_COMMANDS = (
 """Of complexity control's settings on anchor functions."""
 
 
-def fragment(*parts: str | Callable[[], Table]) -> str:
+def fragment(*parts: str | Table) -> str:
     """The text of a file: tables, and what is written between them."""
-    texts = [part if isinstance(part, str) else markdown(*part()) for part in parts]
+    texts = [part if isinstance(part, str) else markdown(*part) for part in parts]
     return NOTICE + "\n".join(texts)
+
+
+def alone(rows: Callable[[], Table]) -> str:
+    """The text of a file of one table."""
+    return fragment(rows())
 
 
 def paper_models() -> Table:
@@ -85,7 +91,8 @@ def carma_settings() -> Table:
             "layers": str(model.n_layers),
             "default here": _span(default_layers(model.n_layers)),
         }
-        for name, task in (("IDM", "idm"), ("SC", "sst")):
+        tasks: dict[str, PaperTask] = {"IDM": "idm", "SC": "sst"}
+        for name, task in tasks.items():
             carma = CarmaConfig.from_paper(model.label, task)
             train = TrainConfig.from_paper(model.label, task)
             row[f"{name}: λ"] = str(carma.weight)
@@ -131,10 +138,10 @@ def shipped_tasks() -> str:
     families["n"] = rows["family"].value_counts()
     columns = {"family": "{family}", "definitions": "{n}", "for example": "*{text}* → **{answer}**"}
     return fragment(
-        partial(listed, counts),
+        listed(counts),
         f"`mini-idm` has {rows['skeleton'].nunique()} skeletons and "
         f"{rows['answer'].nunique()} answers, in {len(families)} families:\n",
-        partial(table, families.reset_index(), columns),
+        table(families.reset_index(), columns),
     )
 
 
@@ -155,7 +162,7 @@ def help_of(command: str) -> str:
 
 def per_task(rows: Callable[[str], Table]) -> str:
     """A table for each of the shipped tasks."""
-    parts = [(f"`{task}`\n", partial(rows, task)) for task in carma_results.TASKS]
+    parts = [(f"`{task}`\n", rows(task)) for task in carma_results.TASKS]
     return fragment(*(part for both in parts for part in both))
 
 
@@ -163,15 +170,12 @@ def carma_search() -> str:
     """The search for a better setting, whole."""
     task = carma_results.TASKS[0]
     chosen = f"{carma_results.search_choice(task)}\n\nOn the held-out seeds:\n"
-    searched, held_out = (
-        partial(of, task) for of in (carma_results.search, carma_results.held_out)
-    )
-    return fragment(searched, chosen, held_out)
+    return fragment(carma_results.search(task), chosen, carma_results.held_out(task))
 
 
 def compared_with_authors(part: str, rows: Callable[[], Table]) -> str:
     """The released code compared with the library, and how that was measured."""
-    return fragment(rows, f"{authors_results.conditions(part)}\n")
+    return fragment(rows(), f"{authors_results.conditions(part)}\n")
 
 
 def paper_runs() -> Table:
@@ -216,10 +220,8 @@ def _paper_run(command: str, n_runs: int, run: PhaseRun) -> dict[str, str]:
 
 def generalised(name: str) -> str:
     """What encoder–decoders got right, and over training where the file says it."""
-    accuracy, curves = (
-        partial(of, name) for of in (generalise_results.accuracy, generalise_results.curves)
-    )
-    if not measured.read(name).get("curve"):
+    accuracy, curves = generalise_results.accuracy(name), generalise_results.curves(name)
+    if curves is None:
         return fragment(accuracy)
     n_seeds = frame(name, "curve")["seed"].nunique()
     seeds = "one seed" if n_seeds == 1 else f"means over {n_seeds} seeds"
@@ -229,12 +231,12 @@ def generalised(name: str) -> str:
 def fusion_cuts() -> str:
     """What is left without an earlier layer in fuse-attention, and what its heads read, of the
     tasks whose file says it."""
-    parts: list[str | Callable[[], Table]] = [generalise_results.cuts]
+    parts: list[str | Table] = [generalise_results.cuts()]
     for name in ("fusion_length", "fusion_cogs"):
         contents = measured.read(name)
         text = f"{contents['config']['grammar'].upper()}: what heads read"
         if "reads" in contents:
-            parts += [f"{text}:\n", partial(generalise_results.heads, name)]
+            parts += [f"{text}:\n", generalise_results.heads(name)]
         else:
             parts.append(f"{text} and the entropy of it were not kept.\n")
     return fragment(*parts)
@@ -253,7 +255,7 @@ CODES: dict[str, Callable[[str], Table]] = {
 def of_codes() -> dict[str, Callable[[], str]]:
     """The files of each result of codes that there is: ``codes_{name}_sememes.md``, …"""
     return {
-        f"{path.stem}_{part}.md": partial(fragment, partial(rows, path.stem))
+        f"{path.stem}_{part}.md": partial(alone, partial(rows, path.stem))
         for path in sorted(RESULTS.glob("codes_*.json"))
         for part, rows in CODES.items()
     }
@@ -359,7 +361,7 @@ TABLES: dict[str, Callable[[], Table]] = {
 }
 """Files of one table, without their ending."""
 FILES: dict[str, Callable[[], str]] = {
-    **{f"{name}.md": partial(fragment, rows) for name, rows in TABLES.items()},
+    **{f"{name}.md": partial(alone, rows) for name, rows in TABLES.items()},
     **{f"{name}_help.txt": partial(help_of, name) for name in (*COMMANDS, *ON_RESULTS)},
     **of_codes(),
     "shipped_tasks.md": shipped_tasks,

@@ -12,6 +12,7 @@ from docs.measured import (
     ABSENT,
     DIFFERENCE,
     RIGHT,
+    Columns,
     Row as Row,
     Table,
     beside,
@@ -89,7 +90,7 @@ def inside(name: str) -> Table:
     ends = frame(name, "curve_ends").query("split == 'train'")
     fitted = ends.groupby(place, dropna=False)["accuracy"].mean().rename("fitted").reset_index()
     rows = with_settings(over(frame(name, "runs"), place).merge(fitted, on=place))
-    columns = {
+    columns: Columns = {
         "setting": "{setting}",
         "training sequences": "{size:,}",
         "of training, %": "{fitted:.1points}",
@@ -107,7 +108,7 @@ def perplexities(name: str) -> Table:
     bits = summary.query("measure == 'bits_per_byte'").rename(columns={"mean": "bits"})
     rows = summary.query("measure == 'perplexity'").merge(bits[[*place, "bits"]], on=place)
     ranks = over(with_settings(frame(name, "runs")), place)[[*place, "stable_rank"]]
-    columns = {
+    columns: Columns = {
         "setting": "{setting}",
         "training tokens": "{size:,}",
         "perplexity (seeds)": "{mean:.2f} ({smallest:.2f}–{largest:.2f})",
@@ -123,7 +124,7 @@ def perplexities(name: str) -> Table:
 
 def failures(name: str) -> Table:
     """A row per init rate and small circle: how often a triangle is drawn."""
-    columns = {
+    columns: Columns = {
         "init rate": "{setting}",
         "node": "{node}",
         "triangles, % (95 %)": "{wrong:.1points} ({low:.1points} to {high:.1points})",
@@ -142,7 +143,7 @@ def drawn(name: str) -> Table:
     parts = summary.pivot(index=["node", "setting"], columns="kind", values="mean")
     parts = parts[["shape", "size", "color"]].reset_index()
     rows = summary.query("kind == 'all'").merge(parts, on=["node", "setting"])
-    by = {"node": "{node}", "trained": lambda row: "yes" if row["trained"] else "no"}
+    by: Columns = {"node": "{node}", "trained": lambda row: "yes" if row["trained"] else "no"}
     right = f"{RIGHT}; {{shape:.1points}} / {{size:.1points}} / {{color:.1points}}"
     return pivot(rows, by, ["setting"], {"{setting}": right})
 
@@ -172,8 +173,8 @@ def opened(name: str, split: str) -> Table:
     of_seed = over(rows, [*place, "seed"])
     of_seed["value"] = of_seed["value"].map(_mean)  # over heads
     cells = over(of_seed, place)
-    for end, of in {"mean": _mean, "smallest": min, "largest": max}.items():
-        cells[end] = cells["value"].map(of)
+    ends = {"mean": _mean, "smallest": min, "largest": max}
+    cells = cells.assign(**{end: cells["value"].map(of) for end, of in ends.items()})
     columns = {"{setting}": "{mean:.1f} ({smallest:.1f}–{largest:.1f})"}
     return pivot(cells, {"": "{label}"}, ["setting"], columns)
 

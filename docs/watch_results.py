@@ -8,6 +8,7 @@ from typing import Any
 
 from docs.measured import (
     Cell,
+    Columns,
     Row,
     Table,
     beside,
@@ -83,7 +84,7 @@ def _before_and_after(row: Row) -> str:
 def cost() -> Table:
     """Of each set of measures, what its looks took of a training."""
     rows = frame("watch_cost_cpu", "sets")
-    columns = {
+    columns: Columns = {
         "measures": _measures,
         "looks taken": _ranged("taken", "g"),
         "skipped": _ranged("skipped", "g"),

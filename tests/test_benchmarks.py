@@ -11,7 +11,6 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from importlib.metadata import requires
 from itertools import product
 from pathlib import Path
@@ -285,7 +284,7 @@ def test_what_codes_stand_for_is_kept_and_tabulated(monkeypatch: pytest.MonkeyPa
     _, shared = encoder_results.shared_codes("codes_tiny")
     assert shared == [["cat", "a", "w01, w02"], ["cat", "b", "w11, w12"]]  # c has one word alone
     for part in tables.CODES.values():
-        assert len(tables.fragment(partial(part, "codes_tiny")).splitlines()) >= 4
+        assert len(tables.fragment(part("codes_tiny")).splitlines()) >= 4
 
 
 def test_results_of_codes_become_tables_once_there_are_any(
