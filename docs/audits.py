@@ -58,11 +58,11 @@ def row(name: str) -> list[str]:
     shown = NATIVE if native else name
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = audit(model, progress=False)
-    if len(found.frame) == 1:
-        other = "its own forward pass in transformers" in found.frame["detail"].item()
+        result = audit(model, progress=False)
+    if len(result.frame) == 1:
+        other = "its own forward pass in transformers" in result.frame["detail"].item()
         return without_audit(shown, "refused: other numbers" if other else "refused")
-    return of_audit(shown, found)
+    return of_audit(shown, result)
 
 
 def row_of_hooked(name: str) -> list[str]:
@@ -84,14 +84,10 @@ def without_audit(shown: str, reason: str) -> list[str]:
     return [shown, reason, *["–"] * len(COLUMNS)]
 
 
-def of_audit(shown: str, found: Audit) -> list[str]:
+def of_audit(shown: str, result: Audit) -> list[str]:
     """The row of an audit."""
-    return [shown, str(n_points(found)), *(cell(found.frame, status) for status in COLUMNS)]
-
-
-def n_points(found: Audit) -> int:
-    """How many hook points there are."""
-    return int((found.frame["check"] == "fires").sum())  # other checks may use an alias
+    n_points = (result.frame["check"] == "fires").sum()  # other checks may use an alias
+    return [shown, str(n_points), *(cell(result.frame, status) for status in COLUMNS)]
 
 
 def cell(frame: pd.DataFrame, status: str) -> str:
@@ -100,7 +96,7 @@ def cell(frame: pd.DataFrame, status: str) -> str:
     if status == "silent":
         return str(len(rows))
     named = [
-        f"`{re.sub(LAYER, lambda found: found[1] or '', name)}`" if name else check
+        f"`{re.sub(LAYER, lambda match: match[1] or '', name)}`" if name else check
         for name, check in zip(rows["name"], rows["check"], strict=True)
         if name or check not in MEANING.values()  # which the table of capabilities says
     ]
@@ -141,9 +137,9 @@ def without_row() -> Table:
     )
 
     classes = {cells[-1].strip("`") for cells in written(CAPABILITIES).values()}
-    classes |= {"TransformerLensNative", *(one[0] for one in architectures.AUDITED.values())}
+    classes |= {"TransformerLensNative", *(kind for kind, *_ in architectures.AUDITED.values())}
     adapters = {SUPPORTED.get(name) for name in classes}
-    found: dict[str, list[str]] = {reason: [] for reason in REASONS}
+    by_reason: dict[str, list[str]] = {reason: [] for reason in REASONS}
     for name in sorted(SUPPORTED.keys() - classes):
         kind = getattr(transformers, name, None)
         reads = getattr(kind, "input_modalities", "text")
@@ -151,9 +147,10 @@ def without_row() -> Table:
             reason = REASONS[0] if SUPPORTED[name] in adapters else REASONS[1]
         else:
             reason = REASONS[{"text": 2, "audio": 3}.get(reads, 4)]
-        found[reason].append(f"`{name}`")
-    rows = [[reason, str(len(names)), ", ".join(names)] for reason, names in found.items() if names]
-    return ["why", "", "classes"], rows
+        by_reason[reason].append(f"`{name}`")
+    return ["why", "", "classes"], [
+        [reason, str(len(names)), ", ".join(names)] for reason, names in by_reason.items() if names
+    ]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -164,15 +161,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     if HOOKED:
         known = (*hooked.CONVERTED, *hooked.NOT_BUILT)
         names = tuple(name for name in names if name in known)
-    asked = parser.parse_args(argv).names or names
     path = HOOKED_TABLE if HOOKED else TABLE
     rows = written(path)
-    for name in asked:
+    for name in parser.parse_args(argv).names or names:
         rows[NATIVE if name == "native" else name] = cells = row(name)
         print(" | ".join(cells), flush=True)
         shown = [NATIVE if name == "native" else name for name in names]
         temporary = path.with_suffix(".tmp")
-        temporary.write_text(table([rows[one] for one in shown if one in rows]), encoding="utf-8")
+        temporary.write_text(
+            table([rows[each] for each in shown if each in rows]), encoding="utf-8"
+        )
         os.replace(temporary, path)
 
 
