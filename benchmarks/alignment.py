@@ -1,11 +1,10 @@
 """What grouping tokens into words costs beside tokenizing alone.
 
-Run with ``python -m benchmarks.alignment``. The text is 20,000 WordNet definitions where
+The text is 20,000 WordNet definitions where
 ``NLTK_DATA`` (or ``INTERP_COMPOSE_TEST_DATA``) leads to WordNet, else generated. For each kind of
 tokenizer two figures come from the same run, turn about: the tokenizer called alone on the text
 for its ids, and :func:`tokenize_prompts` (the tokenizer with offsets, spaCy's words, the
-alignment). *First* is with no word remembered, *again* with the text's words known. The result
-is ``benchmarks/results/alignment.json``.
+alignment). *First* is with no word remembered, *again* with the text's words known.
 """
 
 from __future__ import annotations
@@ -19,7 +18,17 @@ from typing import Any
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from benchmarks.common import byte_level, load_texts, machine, seconds, spread, write
+from benchmarks.common import (
+    Measured,
+    Ratio,
+    byte_level,
+    load_texts,
+    machine,
+    middle_and_range,
+    quotients,
+    seconds,
+    spread,
+)
 from interp_compose.text import spacy_words
 from interp_compose.text.units import tokenize_prompts
 from interp_compose.types import Example
@@ -29,24 +38,22 @@ REPEATS = 7
 VOCABULARY = 8000
 
 
-def main() -> None:
-    """Measure, print a table, write the result."""
+def benchmark() -> Measured:
+    """``alignment``."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one core against one core
     source, texts = load_texts(PROMPTS)
     n_words = sum(len(text.split()) for text in texts)
-    print(f"{len(texts)} prompts, {n_words} blank-separated words: {source}")
-    print(f"{'tokenizer':12} {'alone':>8} {'first':>8} {'again':>8}   words/s    ratio (first)")
     rows = [measure(name, build(texts), texts, n_words) for name, build in KINDS.items()]
-    for row in rows:
-        print(
-            f"{row['tokenizer']:12} {row['alone_s']:7.3f}s {row['first_s']:7.3f}s "
-            f"{row['again_s']:7.3f}s   {row['words_per_s_first']:8,.0f}   "
-            f"{row['ratio_again']:.2f} ({row['ratio_first']:.2f})"
+    content = {"text": source, "prompts": len(texts), "words": n_words, "rows": rows, **machine()}
+    ratios = [
+        Ratio(
+            f"words over tokens alone, {row['tokenizer']}, {row['words_per_s_first']:,.0f} words/s",
+            row["ratio_first"],
+            row["ratio_first_range"],
         )
-    write(
-        "alignment",
-        {"text": source, "prompts": len(texts), "words": n_words, "rows": rows, **machine()},
-    )
+        for row in rows
+    ]
+    return Measured({"alignment": content}, ratios)
 
 
 def measure(name: str, tokenizer: Any, texts: Sequence[str], n_words: int) -> dict[str, Any]:
@@ -69,10 +76,9 @@ def measure(name: str, tokenizer: Any, texts: Sequence[str], n_words: int) -> di
         "again_s": median(again),
         "words_per_s_first": n_words / median(first),
         "words_per_s_again": n_words / median(again),
-        "ratio_first": median(b / a for a, b in zip(alone, first, strict=True)),
-        "ratio_first_range": spread([b / a for a, b in zip(alone, first, strict=True)]),
+        **middle_and_range("ratio_first", quotients(first, alone)),
         "words_per_s_first_range": spread([n_words / s for s in first]),
-        "ratio_again": median(b / a for a, b in zip(alone, again, strict=True)),
+        "ratio_again": median(quotients(again, alone)),
     }
 
 
@@ -104,7 +110,3 @@ KINDS = {
     "unigram": unigram,
     "wordpiece": word_piece,
 }
-
-
-if __name__ == "__main__":
-    main()

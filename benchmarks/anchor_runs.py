@@ -17,6 +17,8 @@ from interp_compose.runs.files import atomic_write, json_bytes, read_json
 from interp_compose.training.loop import run_training
 
 LAST: Final = "last.json"
+SHARES: Final = ("train", "id", "ood", "commutativity")
+"""Of a last look, what decides its phase."""
 
 
 def last_look(
@@ -41,9 +43,9 @@ def last_look(
     return trainer.rows[0][-1]
 
 
-def keep(folder: Path, found: Mapping[str, Any]) -> None:
+def keep(folder: Path, measured: Mapping[str, Any]) -> None:
     """What a run leaves."""
-    atomic_write(folder / LAST, json_bytes(found))
+    atomic_write(folder / LAST, json_bytes(measured))
 
 
 def finished(work: str, configs: Sequence[Mapping[str, Any]], out: Path) -> list[dict[str, Any]]:

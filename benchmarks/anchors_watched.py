@@ -1,18 +1,14 @@
-"""CAP while models on anchor functions pass from memorising to reasoning, or do not.
+"""CAP while models on anchor functions pass from memorising to reasoning, or do not: run
+``anchors_watched``.
 
-Three init rates, weight decay 0.01, on seeds on which nothing was tested: one model memorises, one
-learns pairs in either order, one reasons. At each of 16 looks the chain of anchors is pooled into
-one vector at each layer, in 200 sequences with seen pairs and 200 with unseen ones, all with test
-keys; beside it the mean stable rank and condensation of matrices in blocks::
-
-    python -m benchmarks.anchors_watched --out out/anchors-watched
-
-Writes ``results/anchors_watched.json``, means over seeds by step, and a picture.
+At each of 16 looks the chain of anchors is pooled into one vector at each layer, in 200 sequences
+with seen pairs and 200 with unseen ones, all with test keys; beside it the mean stable rank and
+condensation of matrices in blocks.
 """
 
 from __future__ import annotations
 
-import argparse
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -20,15 +16,13 @@ from typing import Any, Final
 import pandas as pd
 
 import interp_compose as ic
-from benchmarks.anchor_runs import finished, keep, last_look
-from benchmarks.common import IMAGES, machine, plain_rows, write
+from benchmarks.anchor_runs import SHARES, finished, keep, last_look
+from benchmarks.common import IMAGES, RESULTS, plain_rows
 from benchmarks.watching import OF_WEIGHTS, over_seeds, panel, steps_figure
 from interp_compose.papers.complexity.models.small_decoder import SmallDecoderModel
 from interp_compose.papers.complexity.studies.anchors.phase import phase_of
 from interp_compose.papers.complexity.tasks.anchor_text import anchor_examples, anchor_tokenizer
-from interp_compose.plots.interactive import ChartFigure
 
-RATES: Final = (0.4, 0.5, 0.8)
 SPLITS: Final = {"id": "seen pairs", "ood": "unseen pairs"}
 N: Final = 200
 PLACES: Final = {-1: "not pooled", 0: "pooled at embeddings", 1: "pooled at layer 1"}
@@ -55,33 +49,30 @@ def train(config: Mapping[str, Any], folder: Path) -> None:
     keep(folder, {"last": last, "looks": plain_rows(pd.concat(looks))})
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Train, print, and write results and picture."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--first-seed", type=int, default=700)
-    options = parser.parse_args(arguments)
-    seeds = range(options.first_seed, options.first_seed + options.seeds)
-    asked = [
-        {"init_rate": rate, "weight_decay": 0.01, "seed": seed} for rate in RATES for seed in seeds
+def measured(
+    folder: Path, rates: Sequence[float], weight_decay: float, seeds: Sequence[int]
+) -> dict[str, Any]:
+    """Means over seeds by step, and the phase of each run."""
+    configs = [
+        {"init_rate": rate, "weight_decay": weight_decay, "seed": seed}
+        for rate in rates
+        for seed in seeds
     ]
-    found = finished("benchmarks.anchors_watched:train", asked, options.out)
-    frames, phases = [], []
-    for config, kept in zip(asked, found, strict=True):
+    frames, runs = [], []
+    for config, kept in zip(
+        configs, finished("benchmarks.anchors_watched:train", configs, folder), strict=True
+    ):
         place = {name: config[name] for name in ("init_rate", "seed")}
         frames.append(by_step(pd.DataFrame(kept["looks"])).assign(**place))
-        names = ("train", "id", "ood", "commutativity")
-        shares = {name: kept["last"][name] for name in names}
-        phases.append({**place, "phase": phase_of(**shares), **shares})
-    frame = pd.concat(frames, ignore_index=True)
-    rows = over_seeds(frame, ["init_rate", "split", "measure", "layer"])
-    about = {"n": N, "seeds": list(seeds), "weight_decay": 0.01}
-    tables = {"runs": phases, "means": plain_rows(rows)}
-    write("anchors_watched", {"machine": machine(), "config": about, **tables})
-    figure(rows, options.seeds).save(IMAGES / "anchors_watched.png")
-    print(pd.DataFrame(phases).to_string())
+        shares = {name: kept["last"][name] for name in SHARES}
+        runs.append({**place, "phase": phase_of(**shares), **shares})
+    rows = over_seeds(
+        pd.concat(frames, ignore_index=True), ["init_rate", "split", "measure", "layer"]
+    )
+    print(pd.DataFrame(runs).to_string())
     print(rows[rows["step"] == rows["step"].max()].round(3).to_string())
+    config = {"n": N, "seeds": list(seeds), "weight_decay": weight_decay}
+    return {"config": config, "runs": runs, "means": plain_rows(rows)}
 
 
 def by_step(looks: pd.DataFrame) -> pd.DataFrame:
@@ -92,22 +83,21 @@ def by_step(looks: pd.DataFrame) -> pd.DataFrame:
     return looks.assign(layer=layer).groupby(place, sort=False)["value"].mean().reset_index()
 
 
-def figure(rows: pd.DataFrame, n_seeds: int) -> ChartFigure:
+def draw(name: str) -> None:
     """Accuracy on unseen pairs over steps, a panel for each init rate."""
+    kept = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    rows = pd.DataFrame(kept["means"])
     shown = rows[(rows["measure"] == "cap") & (rows["split"] == "ood")]
     shown = shown.assign(place=[PLACES[layer] for layer in shown["layer"]])
     panels = [
-        panel(own, "place", f"γ = {rate:g}", shown) for rate, own in shown.groupby("init_rate")
+        panel(of_rate, "place", f"γ = {rate:g}", shown)
+        for rate, of_rate in shown.groupby("init_rate")
     ]
-    return steps_figure(
+    steps_figure(
         panels,
         float(shown["step"].max()),
         "Anchor functions: unseen pairs, the pair pooled into one vector",
-        f"means of {n_seeds} seeds, {N} sequences each",
+        f"means of {len(kept['config']['seeds'])} seeds, {N} sequences each",
         "accuracy",
         share=True,
-    )
-
-
-if __name__ == "__main__":
-    main()
+    ).save(IMAGES / f"{name}.png")

@@ -44,11 +44,9 @@ import random
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from statistics import median
 from types import ModuleType, SimpleNamespace
 from typing import Any, Final
 from unittest.mock import patch
@@ -59,7 +57,16 @@ from torch import Tensor, nn
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import interp_compose as ic
-from benchmarks.common import RESULTS, byte_level, load_texts, machine, spread, write
+from benchmarks.common import (
+    RESULTS,
+    byte_level,
+    load_texts,
+    machine,
+    middle_and_range,
+    quotients,
+    turns as turns_of,
+    write,
+)
 from interp_compose import cli
 from interp_compose.papers.complexity.studies.anchors.grid import run_of
 from interp_compose.papers.complexity.tasks.anchors import AnchorData
@@ -109,21 +116,14 @@ def noted(part: dict[str, Any]) -> dict[str, Any]:
 
 def turns(works: Mapping[str, Callable[[], object]], n: int, warm: int = 1) -> dict[str, Any]:
     """Processor seconds of each work, turn about, and of each over the last one's."""
-    taken: dict[str, list[float]] = {name: [] for name in works}
-    for turn in range(n + warm):
-        for name, work in works.items():
-            started = time.process_time()
-            work()
-            if turn >= warm:
-                taken[name].append(time.process_time() - started)
+    taken = turns_of(works, n, warm=warm, core=True)
     *theirs, ours = works
-    found: dict[str, Any] = {"turns": n}
-    for name, seconds in taken.items():
-        found |= {f"{name}_s": median(seconds), f"{name}_s_range": spread(seconds)}
+    row: dict[str, Any] = {"turns": n}
+    for name, each in taken.items():
+        row |= middle_and_range(f"{name}_s", each)
     for name in theirs:
-        ratios = [a / b for a, b in zip(taken[name], taken[ours], strict=True)]
-        found |= {f"{name}_ratio": median(ratios), f"{name}_ratio_range": spread(ratios)}
-    return found
+        row |= middle_and_range(f"{name}_ratio", quotients(taken[name], taken[ours]))
+    return row
 
 
 @contextlib.contextmanager

@@ -1,9 +1,8 @@
 """What a CAP sweep costs, in clean forward passes.
 
-Run with ``python -m benchmarks.cap_sweep`` (``--device cuda`` on a GPU; ``--quick`` for a look).
-A GPT-2-small shape with random weights, 12 start layers, poolings mean, max and sum, on WordNet
-definitions in the inverse dictionary's prompt: a batch of 16 of like length, as in a long run. In
-one run, turn about:
+``--quick`` measures the main figure alone. A GPT-2-small shape with random weights, 12 start
+layers, poolings mean, max and sum, on WordNet definitions in the inverse dictionary's prompt: a
+batch of 16 of like length, as in a long run. In one run, turn about:
 
 clean
     one forward pass over the same batches with logits at every position: the unit of cost;
@@ -24,9 +23,6 @@ ratio a little below 1 is possible.
 
 from __future__ import annotations
 
-import argparse
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any, Final
@@ -37,14 +33,18 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from benchmarks.common import (
+    Measured,
+    Ratio,
     byte_level,
-    core_seconds,
+    gpu,
+    in_a_process,
     load_texts,
     machine,
+    middle_and_range,
     peak_bytes,
-    seconds,
+    quotients,
     spread,
-    write,
+    turns,
 )
 from interp_compose.interventions.pool_at import pool_at
 from interp_compose.models.lens_model import LensModel
@@ -59,48 +59,57 @@ OPTIONS = CapOptions(controls=False)
 POOLINGS: Final[Mapping[str, Any]] = {name: name for name in OPTIONS.pooling}
 D_VOCAB = 50257
 BATCH = 16
+FLOOR = "floor_in_clean_passes"
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Measure, print, write ``results/cap_sweep_{device}.json``."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--examples", type=int, default=16)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=1, help="of torch, on the CPU")
-    parser.add_argument("--quick", action="store_true", help="the main figure only")
-    parser.add_argument("--peak", choices=["clean", "sweep"], help=argparse.SUPPRESS)
-    args = parser.parse_args(argv)
-    torch.set_num_threads(args.threads)  # one: a busy second core then changes little
+def benchmark(
+    device: str = "cpu", examples: int = 16, repeats: int = 5, threads: int = 1, quick: bool = False
+) -> Measured:
+    """``cap_sweep_{device}``. One thread: a busy second core then changes little."""
     texts = load_texts(4000)[1]
     tokenizer = byte_level(texts, 4000, bos=True)
-    model = gpt2(12, tokenizer, args.device)
-    items = middle(prepared(model, texts[:400]), args.examples)
-    if args.peak:
-        print(peak_mib(model, items, args.peak))
-        return
-    dtypes = ["float32"] if args.device == "cpu" else ["float32", "bfloat16"]
-    result: dict[str, Any] = {"threads": torch.get_num_threads(), "main": []}
-    for dtype in dtypes:
-        model = gpt2(12, tokenizer, args.device, dtype)
-        row = {"dtype": dtype, **compare(model, items, args.repeats, hooked=True)}
-        result["main"].append(row)
-        show(f"WordNet definitions, 12 layers, {dtype}", row)
-    if not args.quick:
+    model = gpt2(12, tokenizer, device)
+    items = middle(prepared(model, texts[:400]), examples)
+    rows: list[dict[str, Any]] = []
+    for dtype in ["float32"] if device == "cpu" else ["float32", "bfloat16"]:
+        model = gpt2(12, tokenizer, device, dtype)
+        rows.append({"dtype": dtype, **compare(model, items, repeats, hooked=True)})
+    result: dict[str, Any] = {"threads": threads, "main": rows}
+    if not quick:
         result["layers"] = [
-            growth(gpt2(n, tokenizer, args.device), items[:8], args.repeats, layers=n)
+            {
+                "layers": n,
+                **compare(gpt2(n, tokenizer, device), items[:8], repeats, hooked=False),
+            }
             for n in (4, 12, 24)
         ]
-        model = gpt2(12, tokenizer, args.device)
+        model = gpt2(12, tokenizer, device)
         result["length"] = [
-            growth(model, of_length(model, texts, length), args.repeats, length=length)
-            for length in (16, 64, 256)
+            {
+                "length": n,
+                **compare(model, of_length(model, texts, n), repeats, hooked=False),
+            }
+            for n in (16, 64, 256)
         ]
-        result["peak_memory_mib"] = {what: peak(what, args) for what in ("clean", "sweep")}
+        result["peak_memory_mib"] = {
+            what: in_a_process(peak, what, device, examples) for what in ("clean", "sweep")
+        }
         print("peak memory beyond the model, MiB:", result["peak_memory_mib"])
-    if args.device != "cpu":
-        result["gpu"] = torch.cuda.get_device_name(args.device)
-    write(f"cap_sweep_{torch.device(args.device).type}", {**result, **machine()})
+    ratios = [
+        Ratio(
+            f"sweep over clean passes, {name} {row[name]}; floor {row[FLOOR]:.2f}",
+            row["sweep_in_clean_passes"],
+            row["spread"],
+        )
+        for part, name in (("main", "dtype"), ("layers", "layers"), ("length", "length"))
+        for row in result.get(part, [])
+    ]
+    for row in rows:
+        hooked = row["hooked_over_sweep"], row["hooked_over_sweep_range"]
+        ratios.append(Ratio(f"hooked passes over the sweep, {row['dtype']}", *hooked))
+        whole = row["whole_in_clean_passes"], row["whole_spread"]
+        ratios.append(Ratio(f"whole streams over clean passes, {row['dtype']}", *whole))
+    return Measured({f"cap_sweep_{device}": {**result, **gpu(device), **machine()}}, ratios)
 
 
 def compare(
@@ -131,18 +140,10 @@ def compare(
     if hooked:
         works["whole"] = whole
         works["hooked"] = one_by_one
-    times: dict[str, list[float]] = {name: [] for name in works}
     model.require("resume", "positions", "edit_resid")
-    clock = core_seconds if on_one_core(model.device) else seconds
     with torch.no_grad():
-        for turn in range(repeats + 1):
-            for name, work in works.items():
-                if turn == 0 and name == "hooked":
-                    continue
-                taken = clock(lambda work=work: synchronised(work, model.device))
-                if turn:  # the first one warms up
-                    times[name].append(taken)
-    cost = [s / c for s, c in zip(times["sweep"], times["clean"], strict=True)]
+        times = turns(works, repeats, model.device.type, core=torch.get_num_threads() == 1)
+    cost = quotients(times["sweep"], times["clean"])
     floor = operations(model, items)
     row = {
         "examples": len(items),
@@ -154,35 +155,19 @@ def compare(
         "sweep_s": median(times["sweep"]),
         "sweep_in_clean_passes": median(cost),
         "spread": spread(cost),
-        "floor_in_clean_passes": floor,
+        FLOOR: floor,
         "over_floor": median(cost) / floor,
     }
     if hooked:
-        in_whole = [w / c for w, c in zip(times["whole"], times["clean"], strict=True)]
+        in_whole = quotients(times["whole"], times["clean"])
         row |= {
             "whole_in_clean_passes": median(in_whole),
             "whole_spread": spread(in_whole),
             "whole_floor": operations(model, items, whole=True),
-        }
-        ratios = [h / s for h, s in zip(times["hooked"], times["sweep"], strict=True)]
-        in_clean = [h / c for h, c in zip(times["hooked"], times["clean"], strict=True)]
-        row |= {
-            "hooked_in_clean_passes": median(in_clean),
-            "hooked_over_sweep": median(ratios),
-            "hooked_over_sweep_range": spread(ratios),
+            "hooked_in_clean_passes": median(quotients(times["hooked"], times["clean"])),
+            **middle_and_range("hooked_over_sweep", quotients(times["hooked"], times["sweep"])),
         }
     return row
-
-
-def on_one_core(device: torch.device) -> bool:
-    """Whether processor time is the time that the work takes."""
-    return device.type == "cpu" and torch.get_num_threads() == 1
-
-
-def synchronised(work: Callable[[], None], device: torch.device) -> None:
-    work()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def hooked_passes(
@@ -226,30 +211,6 @@ def n_before(item: PreparedExample) -> int:
     return int(np.flatnonzero(np.isin(item.prompt.groups, several))[0])
 
 
-def growth(
-    model: LensModel, items: Sequence[PreparedExample], repeats: int, **what: int
-) -> dict[str, Any]:
-    row = {**what, **compare(model, items, repeats, hooked=False)}
-    show(", ".join(f"{name} {value}" for name, value in what.items()), row)
-    return row
-
-
-def show(title: str, row: dict[str, Any]) -> None:
-    hooked = ""
-    if "hooked_over_sweep" in row:
-        hooked = (
-            f"; whole {row['whole_in_clean_passes']:.2f}, floor {row['whole_floor']:.2f}; "
-            f"hooked {row['hooked_in_clean_passes']:.1f}, "
-            f"{row['hooked_over_sweep']:.2f} times the sweep"
-        )
-    print(
-        f"{title}: {row['sweep_in_clean_passes']:.2f} clean passes "
-        f"({row['spread'][0]:.2f} to {row['spread'][1]:.2f}), floor "
-        f"{row['floor_in_clean_passes']:.2f}, ratio {row['over_floor']:.2f}{hooked}",
-        flush=True,
-    )
-
-
 def prepared(model: LensModel, texts: Sequence[str]) -> list[PreparedExample]:
     examples = [Example(text, "a") for text in texts]
     return prepare_all(model, examples, OPTIONS)
@@ -285,14 +246,6 @@ def gpt2(
     return load_model(hf_model, tokenizer=tokenizer)
 
 
-def peak(what: str, args: argparse.Namespace) -> float:
-    """Peak memory of one kind of pass, in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.cap_sweep", "--peak", what]
-    command += ["--device", args.device, "--examples", str(args.examples)]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return float(printed.split()[-1])
-
-
 @torch.no_grad()
 def peak_mib(model: LensModel, items: Sequence[PreparedExample], what: str) -> float:
     """What a clean pass or a sweep of one batch holds at most, beyond the model."""
@@ -311,11 +264,15 @@ def peak_mib(model: LensModel, items: Sequence[PreparedExample], what: str) -> f
     return round(peak_bytes(run, model.device.type) / 2**20, 1)
 
 
+def peak(what: str, device: str, examples: int) -> float:
+    """The peak of GPT-2 small's shape, for a process that has done nothing else."""
+    torch.set_num_threads(1)
+    texts = load_texts(4000)[1]
+    model = gpt2(12, byte_level(texts, 4000, bos=True), device)
+    return peak_mib(model, middle(prepared(model, texts[:400]), examples), what)
+
+
 def of_layers(model: LensModel, layers: Sequence[int]) -> PreparedCap:
     """The study's own pass over a batch, everything from tokens to outcomes."""
     measured: Any = {"options": OPTIONS, "layers": layers, "poolings": POOLINGS, "items": ()}
     return PreparedCap(kind=CapCurve, model=model, config={}, batches=(), **measured)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,16 +1,13 @@
-"""CARMA and fine-tuning, watched: ``python -m benchmarks.carma_watched --out out/carma-watched``.
+"""CARMA and fine-tuning, watched: run ``carma_watched_mini_idm``.
 
-The comparison of ``mini-base`` on ``mini-idm`` with its defaults, a look at every ``--every`` steps
-of each training: the stable rank and the condensation of every matrix in blocks, and CAP at each
-layer on 200 prompts of the validation split. Writes ``results/carma_watched_mini_idm.json``, of
-each the mean over matrices (or CAP's accuracy by layer) by step, and differences after the last
-step, paired by seed; and a picture.
+The comparison of ``mini-base`` with its defaults, a look at every few steps of each training: the
+stable rank and the condensation of every matrix in blocks, and CAP at each layer on 200 prompts of
+the validation split. Kept are of each the mean over matrices (or CAP's accuracy by layer) by step,
+and differences after the last step, paired by seed.
 """
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -18,54 +15,47 @@ from typing import Any, Final
 import pandas as pd
 
 import interp_compose as ic
-from benchmarks.common import machine, plain_rows, write
-from benchmarks.watching import OF_WEIGHTS, over_seeds, redraw
+from benchmarks.common import plain_rows
+from benchmarks.watching import OF_WEIGHTS, over_seeds
 from interp_compose.stats.seeds import paired_difference
 
 N_PROMPTS: Final = 200
 MEASURES: Final = (*OF_WEIGHTS, "cap")
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--every", type=int, default=50)
-    options = parser.parse_args(arguments)
+def measured(folder: Path, task: str, seeds: int, every: int) -> dict[str, Any]:
+    """Train both, watched."""
     model = ic.load_model("mini-base")
-    task = ic.load_task("mini-idm", model)
+    prompts = ic.load_task(task, model)
 
     def watched(run: str) -> Any:
         return ic.watch(
             model,
             measures=MEASURES,
-            every=options.every,
-            examples=task.validation[:N_PROMPTS],
+            every=every,
+            examples=prompts.validation[:N_PROMPTS],
             budget=None,
-            path=options.out / f"{run}.jsonl",
+            path=folder / f"{run}.jsonl",
         )
 
-    found = ic.carma.compare(
-        model, task, seeds=options.seeds, folder=options.out, watch=watched, progress=False
+    compared = ic.carma.compare(
+        model, prompts, seeds=seeds, folder=folder, watch=watched, progress=False
     )
     frame = pd.concat(
-        [
-            by_step(ic.Watched.read(options.out / f"{version}, seed {seed}.jsonl").frame).assign(
-                version=version, seed=seed
-            )
-            for version in ("ft", "carma")
-            for seed in found.config["seeds"]
-        ]
+        by_step(ic.Watched.read(folder / f"{version}, seed {seed}.jsonl").frame).assign(
+            version=version, seed=seed
+        )
+        for version in ("ft", "carma")
+        for seed in compared.config["seeds"]
     )
-    about = {"task": "mini-idm", "seeds": found.config["seeds"], "every": options.every}
-    about |= {"n_prompts": N_PROMPTS, "training": found.config["train"]}
-    kept = {
+    print(differences(frame).round(4).to_string())
+    config = {"task": task, "seeds": compared.config["seeds"], "every": every}
+    config |= {"n_prompts": N_PROMPTS, "training": compared.config["train"]}
+    return {
+        "config": config,
         "means": plain_rows(over_seeds(frame, ["version", "measure", "layer"])),
         "differences": plain_rows(differences(frame)),
     }
-    write("carma_watched_mini_idm", {"machine": machine(), "config": about, **kept})
-    redraw("carma_watched_mini_idm")
-    print(differences(frame).round(4).to_string())
 
 
 def by_step(frame: pd.DataFrame) -> pd.DataFrame:
@@ -87,7 +77,3 @@ def differences(frame: pd.DataFrame) -> pd.DataFrame:
         of_versions = {"start": start, "ft": ends["ft"].mean(), "carma": ends["carma"].mean()}
         rows.append({"measure": measure, "layer": layer, **of_versions, **found})
     return pd.DataFrame(rows)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,20 +1,19 @@
-"""CAP on encoders that compose, at each of their outputs, and the complexity of their weights.
+"""CAP on encoders that compose, at each of their outputs, and the complexity of their weights: run
+``cat_pooled``.
 
 The finished runs of ``interp-compose pretrain``: agreement with people on BiRD where words are
 pooled at each layer, beside keeping one token of each word, pooling spans of the same sizes at
 random places, and the clean model; and of every matrix, codebooks and modules of composition
-included, stable rank and condensation. BiRD is read from ``INTERP_COMPOSE_TEST_DATA``::
+included, stable rank and condensation. BiRD is read from ``INTERP_COMPOSE_TEST_DATA``.
 
-    python -m benchmarks.cat_pooled out/pretrain
-
-Writes ``results/cat_pooled.json``: means over seeds, with the smallest and the largest, by model,
-output and layer, and by matrix; ``n_seeds`` are those in which the value exists (where all cosines
-are the same no correlation does). The picture has Pearson's r, words pooled by their mean.
+Kept are means over seeds, with the smallest and the largest, by model, output and layer, and by
+matrix; ``n_seeds`` are those in which the value exists (where all cosines are the same no
+correlation does). The picture has Pearson's r, words pooled by their mean.
 """
 
 from __future__ import annotations
 
-import argparse
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -24,11 +23,11 @@ from typing import Any, Final
 import pandas as pd
 
 import interp_compose as ic
-from benchmarks.common import IMAGES, machine, plain_rows, write
+from benchmarks.common import IMAGES, RESULTS, plain_rows
 from interp_compose.papers.cat.studies.pretrain.finished import FinishedEncoder, finished_encoders
 from interp_compose.papers.shared.grid.figures import by_value
 from interp_compose.plots.chart import Chart, Level, Panel
-from interp_compose.plots.interactive import ChartFigure, draw
+from interp_compose.plots.interactive import draw as drawn
 from interp_compose.studies.core.figures import lines_of
 
 EMBEDDINGS: Final = {"cls": "[CLS]", "mean": "mean over tokens"}
@@ -74,59 +73,52 @@ def over_seeds(
     return means
 
 
-def picture(means: pd.DataFrame, n_seeds: int) -> ChartFigure:
-    """Pearson's r by layer, a panel for each embedding and a line for each output; across, r of
-    the clean model."""
-    rows = means[(means["subset"] == "all") & (means["pooling"] == "mean")]
-    rows = rows.assign(reading=rows["model"] + " " + rows["output"])
-    curves, clean = (rows[rows["measure"] == name] for name in ("pearson", "clean_pearson"))
-    panels = []
-    for embedding, title in EMBEDDINGS.items():
-        own, clean_rows = (one[one["embedding"] == embedding] for one in (curves, clean))
-        lines = lines_of(
-            by_value(own, "reading", curves), "layer", "mean", "smallest", "largest", n="n_seeds"
-        )
-        levels = [
-            Level("", float(of["mean"].iloc[0]), replace(style, dash="dot"))
-            for _, style, of in by_value(clean_rows, "reading", curves)
-        ]
-        panels.append(Panel(lines, levels, title))
-    return draw(
-        Chart(
-            title="BiRD: agreement with people where words are pooled at a layer",
-            subtitle=(
-                f"{n_seeds} seed{'s' * (n_seeds > 1)} · bands: smallest to largest seed · dotted: "
-                "nothing pooled"
-            ),
-            x_title="layer",
-            y_title="Pearson's r with people's ratings",
-            y_is_share=False,
-            panels=panels,
-        )
-    )
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure every run, print, and write the result and the picture."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("runs", type=Path, help="written by interp-compose pretrain")
-    asked = parser.parse_args(arguments)
-    found = finished_encoders(asked.runs, None)
+def measured(folder: Path) -> dict[str, Any]:
+    """Of every run."""
+    encoders = finished_encoders(folder, None)
     bird = Path(os.environ["INTERP_COMPOSE_TEST_DATA"], "bird")
     pairs = ic.load_pairs("bird", data_dir=bird).test
-    means = over_seeds([pooled(one, pairs) for one in found], PLACE, MEASURES)
-    weights = over_seeds([complexity(one) for one in found], MATRIX, OF_WEIGHTS)
-    seeds = sorted({one.run.seed for one in found})
-    about: dict[str, Any] = asdict(found[0].run) | {"seeds": seeds}
-    known = {name: about[name] for name in about if name not in ("data", "model", "seed", "start")}
-    tables = {"means": plain_rows(means), "weights": plain_rows(weights)}
-    write("cat_pooled", {"machine": machine(), "config": known, "pairs": len(pairs), **tables})
-    picture(means, len(seeds)).save(IMAGES / "cat_pooled.png")
+    means = over_seeds([pooled(encoder, pairs) for encoder in encoders], PLACE, MEASURES)
+    weights = over_seeds([complexity(encoder) for encoder in encoders], MATRIX, OF_WEIGHTS)
+    config = asdict(encoders[0].run) | {"seeds": sorted({each.run.seed for each in encoders})}
+    for name in ("data", "model", "seed", "start"):
+        del config[name]
     shown = means[means["measure"] == "pearson"].pivot_table(
         index=["model", "output", "embedding", "subset", "pooling"], columns="layer", values="mean"
     )
     print(shown.round(3).to_string())
+    tables = {"means": plain_rows(means), "weights": plain_rows(weights)}
+    return {"config": config, "pairs": len(pairs), **tables}
 
 
-if __name__ == "__main__":
-    main()
+def draw(name: str) -> None:
+    """Pearson's r by layer, a panel for each embedding and a line for each output; across, r of
+    the clean model."""
+    kept = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    means, n_seeds = pd.DataFrame(kept["means"]), len(kept["config"]["seeds"])
+    rows = means[(means["subset"] == "all") & (means["pooling"] == "mean")]
+    rows = rows.assign(reading=rows["model"] + " " + rows["output"])
+    curves, clean = (rows[rows["measure"] == measure] for measure in ("pearson", "clean_pearson"))
+    panels = []
+    for embedding, title in EMBEDDINGS.items():
+        shown, clean_rows = (each[each["embedding"] == embedding] for each in (curves, clean))
+        lines = lines_of(
+            by_value(shown, "reading", curves), "layer", "mean", "smallest", "largest", n="n_seeds"
+        )
+        levels = [
+            Level("", float(level["mean"].iloc[0]), replace(style, dash="dot"))
+            for _, style, level in by_value(clean_rows, "reading", curves)
+        ]
+        panels.append(Panel(lines, levels, title))
+    chart = Chart(
+        title="BiRD: agreement with people where words are pooled at a layer",
+        subtitle=(
+            f"{n_seeds} seed{'s' * (n_seeds > 1)} · bands: smallest to largest seed · dotted: "
+            "nothing pooled"
+        ),
+        x_title="layer",
+        y_title="Pearson's r with people's ratings",
+        y_is_share=False,
+        panels=panels,
+    )
+    drawn(chart).save(IMAGES / f"{name}.png")

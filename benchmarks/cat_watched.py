@@ -1,19 +1,14 @@
-"""Complexity of weights while a BERT, and the same with CAT's codes, are pre-trained.
+"""Complexity of weights while a BERT, and the same with CAT's codes, are pre-trained: run
+``cat_watched``.
 
-The runs of ``interp-compose pretrain --models bert,cat-last``, and at each of their evaluations
-the mean stable rank and condensation of the matrices that both have, and agreement with people on
-BiRD with words pooled at each layer. BiRD is read from ``INTERP_COMPOSE_TEST_DATA``::
-
-    python -m benchmarks.cat_watched --data-dir texts --sememes hownet --out out/pretrain
-
-Writes ``results/cat_watched.json``: means over seeds by step, accuracy on masked words beside them,
-and differences to the BERT after the last step, paired by seed; and a picture. The folder is one
-that ``pretrain`` itself goes on with, and that ``encoders`` and ``codes`` open.
+At each evaluation of ``pretrain`` the mean stable rank and condensation of the matrices that both
+have, and agreement with people on BiRD with words pooled at each layer. BiRD is read from
+``INTERP_COMPOSE_TEST_DATA``. Kept are means over seeds by step, accuracy on masked words beside
+them, and differences to the BERT after the last step, paired by seed.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +19,7 @@ from unittest.mock import patch
 import pandas as pd
 
 import interp_compose as ic
-from benchmarks.watching import OF_WEIGHTS, looks_of, matrix_means, watched, write_watched
+from benchmarks.watching import OF_WEIGHTS, kept_of, looks_of, watched
 from interp_compose.papers.cat.models.bert import SmallEncoder
 from interp_compose.papers.cat.models.small_encoder import SmallEncoderModel
 from interp_compose.papers.cat.studies.pretrain import measure
@@ -32,7 +27,6 @@ from interp_compose.papers.cat.studies.pretrain.data import kept
 from interp_compose.papers.cat.training.pretraining import Pretraining
 
 AGREEMENT: Final = "agreement"
-MODELS: Final = ("bert", "cat-last")
 MATRICES: Final = ("W_Q", "W_K", "W_V", "W_O", "W_in", "W_out")
 
 
@@ -55,35 +49,25 @@ def of(layer: int) -> str:
     return "not pooled" if layer < 0 else f"pooled at layer {layer}"
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Train, print, and write results and picture."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data-dir", type=Path, required=True)
-    parser.add_argument("--sememes", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--max-steps", type=int, default=ic.cat.EncoderTraining().max_steps)
-    options = parser.parse_args(arguments)
+def measured(
+    folder: Path, data: str, sememes: str, models: Sequence[str], seeds: int, max_steps: int
+) -> dict[str, Any]:
+    """Pre-train all, watched."""
     with patch.object(measure, "TRAIN", "benchmarks.cat_watched:train"):
-        found = ic.cat.pretrain(
-            options.data_dir,
-            MODELS,
-            options.out,
-            sememes=ic.cat.load_sememes(options.sememes),
-            seeds=options.seeds,
-            run=replace(ic.cat.EncoderTraining(), max_steps=options.max_steps),
+        trained = ic.cat.pretrain(
+            data,
+            models,
+            folder,
+            sememes=ic.cat.load_sememes(sememes),
+            seeds=seeds,
+            run=replace(ic.cat.EncoderTraining(), max_steps=max_steps),
             where="workers",
         )
-    curve = found.frames["curve"]
+    curve = trained.frames["curve"]
     right = curve[curve["output"] == "cont"].rename(columns={"masked_accuracy": "value"})
     right = right[["model", "seed", "step", "value"]].assign(measure="masked words")
-    looks = list(looks_of(options.out))
-    people = pd.concat(looks)[lambda rows: rows["of"].str.startswith("pearson")]
+    looks = pd.concat(looks_of(folder))
+    people = looks[looks["of"].str.startswith("pearson")]
     people = people.assign(measure=[f"BiRD, {of(layer)}" for layer in people["layer"]])
-    frame = pd.concat([matrix_means(looks, MATRICES), right, people], ignore_index=True)
-    about = {name: found.config[name] for name in ("seeds", "max_steps", "n_layers", "d_model")}
-    write_watched("cat_watched", frame, MODELS, about)
-
-
-if __name__ == "__main__":
-    main()
+    config = {name: trained.config[name] for name in ("seeds", "max_steps", "n_layers", "d_model")}
+    return {"config": config, **kept_of(folder, MATRICES, models, [right, people])}

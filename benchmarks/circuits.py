@@ -1,6 +1,5 @@
 """What masking attention costs and leaks, and what a sweep of knockouts saves.
 
-Run with ``python -m benchmarks.circuits`` (``--device cuda`` on a GPU; ``--quick`` for a look).
 GPT-2 small's shape, random weights, eager attention. In one run and turn about:
 
 masking
@@ -21,7 +20,6 @@ leaks
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
 from statistics import mean, median
 from typing import Any
@@ -30,7 +28,16 @@ import torch
 import transformers
 from torch import Tensor
 
-from benchmarks.common import machine, seconds, spread, write
+from benchmarks.common import (
+    Measured,
+    Ratio,
+    gpu,
+    machine,
+    median_and_range,
+    quotients,
+    timed,
+    turns,
+)
 from interp_compose.interventions.ablation_sweep import (
     Ablation,
     AttentionKnockout,
@@ -42,7 +49,7 @@ from interp_compose.interventions.mask_attention import mask_attention
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.models.memory import chunk_tokens
-from interp_compose.studies.core.inputs import prepare
+from interp_compose.studies.core.inputs import prepare_all
 from interp_compose.studies.core.options import PromptOptions
 from interp_compose.tasks.load import load_task
 from interp_compose.text.tagging import tagger_of, unit_tags
@@ -60,48 +67,42 @@ SMALL = {
 }
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Measure, print, write ``results/circuits_{device}.json``."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--cells", type=int, default=24, help="hooked passes per repeat")
-    parser.add_argument("--threads", type=int, default=1, help="of torch, on the CPU")
-    parser.add_argument("--quick", action="store_true", help="three repeats, nothing written")
-    args = parser.parse_args(argv)
-    torch.set_num_threads(args.threads)
-    repeats = 3 if args.quick else args.repeats
-    model = small_gpt2(args.device)
-    rows = [masking(model, batch, length, repeats) for batch, length in SHAPES]
-    for row in rows:
-        print(f"masking, {row['batch']} × {row['tokens']} tokens: {told(row['ratio'])}")
+def benchmark(
+    device: str = "cpu", repeats: int = 9, cells: int = 24, quick: bool = False
+) -> Measured:
+    """``circuits_{device}``; ``cells`` are hooked passes of a turn."""
+    repeats = 3 if quick else repeats
+    model = small_gpt2(device)
+    masks = [masking(model, batch, length, repeats) for batch, length in SHAPES]
     sweeps = {
-        "words": sweep(model, words_out(model), repeats, args.cells),
-        "heads": sweep(model, heads_out(model), repeats, args.cells),
+        "words": sweep(model, words_out(model), repeats, cells),
+        "heads": sweep(model, heads_out(model), repeats, cells),
     }
-    for name, row in sweeps.items():
-        print(f"{name} × layers: {row['sweep_s']:.2f} s, over hooked passes {told(row['ratio'])}")
     leaks = measured_leaks()
     for name, row in leaks.items():
         print(f"leak, {name}: {row}")
-    if args.quick:
-        return
-    about: dict[str, Any] = {"device": args.device, "threads": torch.get_num_threads()}
-    if args.device.startswith("cuda"):
-        about["gpu"] = torch.cuda.get_device_name(args.device)
-    write(
-        f"circuits_{args.device.split(':')[0]}",
-        {
-            "shape": "gpt2-small",
-            "repeats": repeats,
-            "cells_run": args.cells,
-            "masking": rows,
-            **{f"{name}_by_layers": row for name, row in sweeps.items()},
-            "leaks": leaks,
-            **about,
-            **machine(),
-        },
-    )
+    content = {
+        "shape": "gpt2-small",
+        "repeats": repeats,
+        "cells_run": cells,
+        "masking": masks,
+        **{f"{name}_by_layers": row for name, row in sweeps.items()},
+        "leaks": leaks,
+        "device": device,
+        "threads": torch.get_num_threads(),
+        **gpu(device),
+        **machine(),
+    }
+    ratios = [
+        Ratio(f"a pass with a mask ({mode}), {row['batch']} × {row['tokens']}", *each.values())
+        for row in masks
+        for mode, each in row["ratio"].items()
+    ]
+    ratios += [
+        Ratio(f"{name} × layers over hooked passes", *row["ratio"].values())
+        for name, row in sweeps.items()
+    ]
+    return Measured({f"circuits_{device}": content}, ratios)
 
 
 def small_gpt2(device: str) -> LensModel:
@@ -121,14 +122,14 @@ def masking(model: LensModel, batch: int, length: int, repeats: int) -> dict[str
     for mode in ("exclude", "zero"):
         plain, masked = [], []
         for turn in range(repeats + 1):
-            one = seconds(lambda: done(model, lambda: model(tokens)))
+            one = timed(lambda: model(tokens), 1, model.device.type)
             with mask_attention(model, keys=2, mode=mode):
-                two = seconds(lambda: done(model, lambda: model(tokens)))
+                two = timed(lambda: model(tokens), 1, model.device.type)
             if turn:  # the first warms up
                 plain.append(one)
                 masked.append(two)
         row |= {f"plain_s_{mode}": median(plain), f"masked_s_{mode}": median(masked)}
-        row["ratio"][mode] = of(masked, plain)
+        row["ratio"][mode] = median_and_range(quotients(masked, plain))
     return row
 
 
@@ -201,20 +202,18 @@ def sweep(model: LensModel, cells: Cells, repeats: int, n_run: int) -> dict[str,
     def hooked(cell: int, layer: int) -> Tensor:
         return model.run_with_hooks(tokens, hooks(cell, layer))[:, -1]
 
-    found = swept()
+    after = swept()
     for cell, layer in chosen[:6]:
-        torch.testing.assert_close(found[layer, cell], hooked(cell, layer)[0], atol=1e-4, rtol=1e-4)
-    swept_s, hooked_s = [], []
-    for _ in range(repeats):
-        swept_s.append(seconds(lambda: done(model, swept)))
-        each = seconds(lambda: done(model, lambda: [hooked(*one) for one in chosen]))
-        hooked_s.append(each / n_run * n_cells * n_layers)
+        torch.testing.assert_close(after[layer, cell], hooked(cell, layer)[0], atol=1e-4, rtol=1e-4)
+    works = {"sweep": swept, "hooked": lambda: [hooked(*place) for place in chosen]}
+    times = turns(works, repeats, model.device.type, warm=0)
+    all_hooked = [taken / n_run * n_cells * n_layers for taken in times["hooked"]]
     return {
         "cells": n_cells,
         "layers": n_layers,
-        "sweep_s": median(swept_s),
-        "hooked_s": median(hooked_s),
-        "ratio": of(swept_s, hooked_s),
+        "sweep_s": median(times["sweep"]),
+        "hooked_s": median(all_hooked),
+        "ratio": median_and_range(quotients(times["sweep"], all_hooked)),
     }
 
 
@@ -237,20 +236,20 @@ def measured_leaks() -> dict[str, dict[str, Any]]:
             word_embed_proj_dim=40,
         ),
     }
-    found = {}
+    leaks = {}
     for name, config in configs.items():
         torch.manual_seed(0)
         model = load_model(transformers.AutoModelForCausalLM.from_config(config).eval())
         tokens = torch.randint(3, 97, (4, 9), generator=torch.Generator().manual_seed(1))
-        found[f"random {name}"] = leaks_of(model, [(tokens, torch.arange(9).eq(3).expand(4, -1))])
-    return found | {"mini-idm": trained_leak()}
+        leaks[f"random {name}"] = leaks_of(model, [(tokens, torch.arange(9).eq(3).expand(4, -1))])
+    return leaks | {"mini-idm": trained_leak()}
 
 
 def trained_leak() -> dict[str, Any]:
     """The shipped model, a content word of each of 64 test prompts hidden."""
     model = load_model("mini-idm", device="cpu")
     task = load_task("mini-idm", model)
-    items = prepare(model, task.test[:64], PromptOptions())
+    items = prepare_all(model, task.test[:64], PromptOptions())
     kinds = tagger_of("kind")
     rows = []
     for item in items:
@@ -264,38 +263,14 @@ def trained_leak() -> dict[str, Any]:
 
 def leaks_of(model: LensModel, rows: Sequence[tuple[Tensor, Tensor]]) -> dict[str, Any]:
     """Over texts, each with the positions to hide."""
-    found: dict[str, list[Leak]] = {
+    leaks: dict[str, list[Leak]] = {
         mode: [attention_leak(model, tokens, keys=keys, mode=mode) for tokens, keys in rows]
         for mode in ("exclude", "zero")
     }
     return {
         "texts": sum(len(tokens) for tokens, _ in rows),
-        **{f"{mode}_largest": max(leak.largest for leak in found[mode]) for mode in found},
-        **{f"{mode}_changed": mean(leak.changed for leak in found[mode]) for mode in found},
-        "unmasked_largest": max(leak.unmasked for leak in found["zero"]),
-        "unmasked_changed": mean(leak.unmasked_changed for leak in found["zero"]),
+        **{f"{mode}_largest": max(leak.largest for leak in each) for mode, each in leaks.items()},
+        **{f"{mode}_changed": mean(leak.changed for leak in each) for mode, each in leaks.items()},
+        "unmasked_largest": max(leak.unmasked for leak in leaks["zero"]),
+        "unmasked_changed": mean(leak.unmasked_changed for leak in leaks["zero"]),
     }
-
-
-def done(model: LensModel, work: Callable[[], object]) -> None:
-    """The work, until the device is done with it."""
-    work()
-    if model.device.type == "cuda":
-        torch.cuda.synchronize(model.device)
-
-
-def of(some: Sequence[float], others: Sequence[float]) -> dict[str, Any]:
-    """Median and range of the ratios, turn by turn."""
-    ratios = [one / other for one, other in zip(some, others, strict=True)]
-    return {"median": median(ratios), "range": spread(ratios)}
-
-
-def told(ratio: dict[str, Any]) -> str:
-    """A ratio, or several by name, for the terminal."""
-    if "median" in ratio:
-        return f"{ratio['median']:.3f} [{ratio['range'][0]:.3f}, {ratio['range'][1]:.3f}]"
-    return ", ".join(f"{name} {told(one)}" for name, one in ratio.items())
-
-
-if __name__ == "__main__":
-    main()

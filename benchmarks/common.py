@@ -9,36 +9,100 @@ import math
 import os
 import platform
 import random
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import PackageNotFoundError, version
+from multiprocessing import get_context
 from pathlib import Path
-from time import perf_counter, process_time
-from typing import Any
+from statistics import median
+from typing import Any, NamedTuple, TypeVar
 
 import pandas as pd
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-import interp_compose as ic
-
 BOS = "<|endoftext|>"
 RESULTS = Path(__file__).parent / "results"
+T = TypeVar("T")
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 
 
 def seconds(work: Callable[[], object]) -> float:
     """Wall-clock time of one call."""
-    start = perf_counter()
+    start = time.perf_counter()
     work()
-    return perf_counter() - start
+    return time.perf_counter() - start
 
 
 def core_seconds(work: Callable[[], object]) -> float:
     """Processor time of one call: of work on one thread, however busy the machine is."""
-    start = process_time()
+    start = time.process_time()
     work()
-    return process_time() - start
+    return time.process_time() - start
+
+
+def turns(
+    works: Mapping[str, Callable[[], object]],
+    repeats: int,
+    device: str = "cpu",
+    *,
+    times: int = 1,
+    warm: int = 1,
+    core: bool = False,
+) -> dict[str, list[float]]:
+    """Seconds of each work, turn about; the first ``warm`` turns are not counted.
+
+    Args:
+        times: calls in a turn, of which the mean counts.
+        core: on a CPU, processor time instead of wall time: of work on one thread.
+    """
+    on_core = core and device == "cpu"
+    taken: dict[str, list[float]] = {name: [] for name in works}
+    for turn in range(repeats + warm):
+        for name, work in works.items():
+            one = core_seconds(work) if on_core else timed(work, times, device)
+            if turn >= warm:
+                taken[name].append(one)
+    return taken
+
+
+def quotients(over: Sequence[float], under: Sequence[float]) -> list[float]:
+    """Turn by turn."""
+    return [one / other for one, other in zip(over, under, strict=True)]
+
+
+def middle_and_range(name: str, values: Sequence[float]) -> dict[str, Any]:
+    """The median under this name, and the smallest and largest."""
+    return {name: median(values), f"{name}_range": spread(values)}
+
+
+def median_and_range(values: Sequence[float]) -> dict[str, Any]:
+    """The same under names of their own."""
+    return {"median": median(values), "range": spread(values)}
+
+
+class Ratio(NamedTuple):
+    """What a benchmark compares, for the terminal; a median of turns and their range."""
+
+    what: str
+    median: float
+    range: Sequence[float]
+    unit: str = "times"
+
+
+class Measured(NamedTuple):
+    """What a benchmark found: the contents of its files by name, and what it compares."""
+
+    files: Mapping[str, dict[str, Any]]
+    ratios: Sequence[Ratio]
+
+
+def in_a_process(work: Callable[..., T], *given: Any) -> T:
+    """What a call returns, in a process of its own."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(work, *given).result()
 
 
 def timed(work: Callable[[], object], times: int, device: str) -> float:
@@ -145,6 +209,11 @@ def byte_level(
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=BOS)
 
 
+def gpu(device: str) -> dict[str, Any]:
+    """Its name, where it ran on one."""
+    return {} if device == "cpu" else {"gpu": torch.cuda.get_device_name(device)}
+
+
 def machine() -> dict[str, Any]:
     """What it ran on: processor, cores, versions."""
     cpu = platform.processor()
@@ -177,18 +246,11 @@ def write(name: str, result: dict[str, Any], folder: Path = RESULTS) -> None:
     os.replace(partial, path)
 
 
-def run_folder(out: Path, version: str, seed: int) -> Path:
-    """Of a run of the comparison in ``out``."""
-    runs = ic.sweep_status(out)
-    mine = [version == v and seed in s for v, s in zip(runs["version"], runs["seeds"], strict=True)]
-    return out / "runs" / str(runs["hash"][mine].iloc[-1])
-
-
 def spread_of(frame: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """Mean, smallest and largest over seeds."""
-    found = frame.groupby(by).agg(["mean", "min", "max"])
-    found.columns = [f"{name}_{what}" for name, what in found.columns]
-    return found.reset_index()
+    over = frame.groupby(by).agg(["mean", "min", "max"])
+    over.columns = [f"{name}_{what}" for name, what in over.columns]
+    return over.reset_index()
 
 
 def plain_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:

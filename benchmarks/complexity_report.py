@@ -1,10 +1,8 @@
 """What ``complexity_report`` costs, and a look of ``ic.watch`` beside an optimiser step.
 
 Random weights in a known shape, every matrix and every head (where other work runs beside it, set
-``OMP_WAIT_POLICY=PASSIVE``: threads that wait would spin)::
-
-    python -m benchmarks.complexity_report
-    python -m benchmarks.complexity_report --shape llama-7b --device cuda --dtype bfloat16
+``OMP_WAIT_POLICY=PASSIVE``: threads that wait would spin); on a GPU also ``--shape llama-7b --dtype
+bfloat16``.
 
 *Report* is the time of one call, SHA-256 of the weights included. *Extra memory* (on a GPU) is the
 highest allocation during the call beyond what lay there before, over the size of the weights: a
@@ -18,8 +16,6 @@ steps after the last.
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 from typing import Any
@@ -29,7 +25,7 @@ from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 import interp_compose as ic
-from benchmarks.common import machine, seconds, spread, write
+from benchmarks.common import Measured, Ratio, gpu, machine, middle_and_range, seconds
 from interp_compose.models.lens_model import LensModel
 from interp_compose.training.finetune import encode_examples
 from interp_compose.training.loop import Trainer
@@ -42,34 +38,25 @@ SHAPES = {
 }
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, print, write ``results/complexity_report_{device}.json``."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--shape", default="gpt2-small", choices=tuple(SHAPES))
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16"))
-    parser.add_argument("--threads", type=int, default=2, help="of torch, on the CPU")
-    parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--looks", type=int, default=5, help="of the tracker; 0 leaves it out")
-    options = parser.parse_args(arguments)
-    torch.set_num_threads(options.threads)
-    device = torch.device(options.device)
-    model = random_model(options.shape, device, getattr(torch, options.dtype))
-    result: dict[str, Any] = {
-        "shape": options.shape,
-        "dtype": options.dtype,
-        "device": device.type,
-        "threads": torch.get_num_threads(),
-        **report(model, options.turns),
-    }
-    print(line(result), flush=True)
-    del model
-    if options.looks:
-        result["tracker"] = tracker(device, options.looks)
-        print(tracker_line(result["tracker"]))
-    if device.type == "cuda":
-        result["gpu"] = torch.cuda.get_device_name(device)
-    write(f"complexity_report_{device.type}", {**result, **machine()})
+def benchmark(
+    device: str = "cpu",
+    shape: str = "gpt2-small",
+    dtype: str = "float32",
+    threads: int = 2,
+    repeats: int = 3,
+    looks: int = 5,
+) -> Measured:
+    """``complexity_report_{device}``; without the tracker where there are no ``looks``."""
+    row = report(random_model(shape, torch.device(device), getattr(torch, dtype)), repeats)
+    about = {"shape": shape, "dtype": dtype, "device": device, "threads": threads}
+    what = f"a report of {shape}, {row['matrices']} matrices, {row['rows']} rows"
+    ratios = [Ratio(what, row["report_s"], row["report_s_range"], "s")]
+    content = {**about, **row, **gpu(device), **machine()}
+    if looks:
+        content["tracker"] = watched = tracker(device, looks)
+        ends = [each / (EVERY * watched["step_s"]) for each in watched["look_s_range"]]
+        ratios.append(Ratio(f"a look over {EVERY} steps", watched["share_of_steps"], ends))
+    return Measured({f"complexity_report_{device}": content}, ratios)
 
 
 def random_model(shape: str, device: torch.device, dtype: torch.dtype) -> LensModel:
@@ -85,25 +72,23 @@ def random_model(shape: str, device: torch.device, dtype: torch.dtype) -> LensMo
     return ic.load_model(source)
 
 
-def report(model: LensModel, turns: int) -> dict[str, Any]:
+def report(model: LensModel, repeats: int) -> dict[str, Any]:
     """Times of whole calls, and what they needed of a GPU's memory."""
-    found: list[Any] = []
+    reports: list[Any] = []
     sizes = [weight.numel() * weight.element_size() for weight in model.parameters()]
     on_gpu = model.device.type == "cuda"
     before = torch.cuda.memory_allocated(model.device) if on_gpu else 0
     if on_gpu:
         torch.cuda.reset_peak_memory_stats(model.device)
     times = [
-        seconds(lambda: found.append(ic.complexity_report(model, progress=False)))
-        for _ in range(turns)
+        seconds(lambda: reports.append(ic.complexity_report(model, progress=False)))
+        for _ in range(repeats)
     ]
-    frame = found[-1].frame
     row: dict[str, Any] = {
-        "matrices": len(found[-1].merged),
-        "rows": len(frame),
+        "matrices": len(reports[-1].merged),
+        "rows": len(reports[-1].frame),
         "weights_bytes": sum(sizes),
-        "report_s": median(times),
-        "report_s_range": spread(times),
+        **middle_and_range("report_s", times),
     }
     if on_gpu:
         extra = torch.cuda.max_memory_allocated(model.device) - before
@@ -111,9 +96,9 @@ def report(model: LensModel, turns: int) -> dict[str, Any]:
     return row
 
 
-def tracker(device: torch.device, looks: int) -> dict[str, Any]:
+def tracker(device: str, looks: int) -> dict[str, Any]:
     """A look every 50 steps of fine-tuning the shipped model."""
-    model = ic.load_model("mini-base", device=str(device))
+    model = ic.load_model("mini-base", device=device)
     task = ic.load_task("mini-idm", model)
     items = encode_examples(model, task.train, unit="word", which="train")
     size = sum(weight.numel() for weight in model.parameters())
@@ -133,32 +118,6 @@ def tracker(device: torch.device, looks: int) -> dict[str, Any]:
         "every": EVERY,
         "looks": looks,
         "step_s": median(step_times),
-        "look_s": median(look_times),
-        "look_s_range": spread(look_times),
+        **middle_and_range("look_s", look_times),
         "share_of_steps": share,
     }
-
-
-def line(row: dict[str, Any]) -> str:
-    """The report, for the terminal."""
-    text = (
-        f"{row['shape']} on {row['device']} in {row['dtype']}, {row['threads']} threads: "
-        f"{row['matrices']} matrices, {row['rows']} rows in {row['report_s']:.1f} s "
-        f"[{row['report_s_range'][0]:.1f}, {row['report_s_range'][1]:.1f}]"
-    )
-    if "extra_over_weights" in row:
-        text += f"; extra memory {row['extra_over_weights']:.3f} of the weights'"
-    return text
-
-
-def tracker_line(row: dict[str, Any]) -> str:
-    """The tracker, for the terminal."""
-    look, step = 1e3 * row["look_s"], 1e3 * row["step_s"]
-    return (
-        f"{row['model']}: a look {look:.1f} ms, a step {step:.1f} ms; "
-        f"one look every {row['every']} steps is {100 * row['share_of_steps']:.2f} % of them"
-    )
-
-
-if __name__ == "__main__":
-    main()

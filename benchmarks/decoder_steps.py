@@ -1,5 +1,4 @@
-"""A training step of a GPT-2-shaped decoder beside transformers' own GPT-2:
-``python -m benchmarks.decoder_steps``.
+"""A training step of a GPT-2-shaped decoder beside transformers' own GPT-2.
 
 Turn about, on the same batch of one thread, with the same weights, the same loss (of the target's
 tokens alone) and AdamW: a plain loop around ``GPT2LMHeadModel``, with -100 as the labels of the
@@ -9,18 +8,16 @@ the loss is of. Sequences are commands of SCAN of about one length with their ac
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from statistics import median
 from typing import Any, Final
 
-import numpy as np
 import torch
 from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import interp_compose as ic
-from benchmarks.common import machine, spread, timed, write
+from benchmarks.common import Measured, Ratio, gpu, machine, quotients, spread, timed, turns
 from interp_compose.papers.complexity.models.init import init_weights
 from interp_compose.papers.shared.grid.sequence_data import SequenceData
 from interp_compose.papers.shared.models.decoder import DecoderConfig, SmallDecoder
@@ -36,23 +33,18 @@ SHAPES: Final = {
 """Shapes by name, each with its batch: the preset of ``phases --task …``, and GPT-2 small."""
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, print, write ``results/decoder_steps_{device}.json``."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--repeats", type=int, default=7)
-    repeats = parser.parse_args(arguments).repeats
-    torch.set_num_threads(1)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+def benchmark(device: str = "cpu", repeats: int = 15) -> Measured:
+    """``decoder_steps_{device}``."""
     data = SequenceData.of(ic.load_sequences("scan-turn-left").splits, one_sequence=True)
-    result: dict[str, Any] = {"device": device, "threads": 1, "repeats": repeats}
+    content: dict[str, Any] = {"device": device, "threads": 1, "repeats": repeats}
+    ratios = []
     for name, (shape, batch) in SHAPES.items():
         row = measured(shape, batch, data, repeats, device)
-        result[name] = {"shape": shape, "batch": batch, **row}
-        ratio, ends = result[name]["gpt2_over_library"], result[name]["range"]
-        print(f"{name}: GPT-2's step over the library's {ratio:.2f} {ends}")
-    if device == "cuda":
-        result["gpu"] = torch.cuda.get_device_name()
-    write(f"decoder_steps_{device}", {**result, "machine": machine()})
+        content[name] = {"shape": shape, "batch": batch, **row}
+        what = f"GPT-2's step over the library's, {name}"
+        ratios.append(Ratio(what, row["gpt2_over_library"], row["range"]))
+    content |= {**gpu(device), "machine": machine()}
+    return Measured({f"decoder_steps_{device}": content}, ratios)
 
 
 @trains
@@ -81,15 +73,14 @@ def measured(
     losses = [abs(step() - trainer.train_step()["loss"]) for _ in range(2)]
     assert max(losses) < 1e-3, f"the losses of the two models differ by {losses}"
     each = max(1, round(least_s / timed(step, 1, device)))
-    times = np.array(
-        [[timed(work, each, device) for work in (step, trainer.train_step)] for _ in range(repeats)]
-    )
-    ratios = (times[:, 0] / times[:, 1]).tolist()
+    works = {"gpt2": step, "library": trainer.train_step}
+    times = turns(works, repeats, device, times=each, warm=0)
+    ratios = quotients(times["gpt2"], times["library"])
     return {
         "tokens": sum(len(pair) + 1 for pair in some),
         "predicted": sum(len(pair.target) for pair in some),
-        "gpt2_seconds": median(times[:, 0]),
-        "library_seconds": median(times[:, 1]),
+        "gpt2_seconds": median(times["gpt2"]),
+        "library_seconds": median(times["library"]),
         "gpt2_over_library": median(ratios),
         "range": spread(ratios),
         "losses_differ_by": max(losses),
@@ -158,7 +149,3 @@ def like(model: SmallDecoder) -> GPT2LMHeadModel:
             theirs.bias.copy_(norm.b)
     result: GPT2LMHeadModel = plain.train()
     return result
-
-
-if __name__ == "__main__":
-    main()

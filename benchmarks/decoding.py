@@ -1,6 +1,6 @@
 """Tokens per second of greedy decoding and beam search, beside Hugging Face's ``generate``.
 
-Run with ``python -m benchmarks.decoding`` (``--quick`` for a look). The same model on both sides: a
+``--quick`` leaves out the largest. The same model on both sides: a
 Transformer (post-LN, sinusoidal positions) and a ``MarianMTModel`` with its weights, whose tokens
 are compared first. Its bias makes EOS impossible, so that both write the same number of tokens.
 Both keep keys and values; one thread; turn about, after a turn that warms up.
@@ -8,7 +8,6 @@ Both keep keys and values; one thread; turn about, after a turn that warms up.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
@@ -17,17 +16,29 @@ import torch
 from torch import Tensor
 from transformers import MarianConfig, MarianMTModel
 
-from benchmarks.common import machine, seconds, spread, write
+from benchmarks.common import (
+    Measured,
+    Ratio,
+    machine,
+    middle_and_range,
+    quotients,
+    spread,
+    turns,
+)
 from interp_compose.papers.lrf.models.decode import beam_search, greedy_search
 from interp_compose.papers.lrf.models.init import init_xavier
 from interp_compose.papers.lrf.models.seq2seq import Seq2SeqConfig, SmallSeq2Seq
 from interp_compose.papers.shared.text.vocabulary import BOS, EOS, PAD
 
 SIZES = {
-    "2+2 layers, 64 wide": Seq2SeqConfig(200, 200, 64),
-    "3+3 layers, 128 wide": Seq2SeqConfig(*(800, 800, 64, 3, 3), d_model=128, n_heads=8, d_mlp=256),
+    "2+2 layers, 64 wide": Seq2SeqConfig(d_vocab=200, d_vocab_out=200, n_ctx=64),
+    "3+3 layers, 128 wide": Seq2SeqConfig(
+        **{"d_vocab": 800, "d_vocab_out": 800, "n_ctx": 64, "n_encoder_layers": 3},
+        **{"n_decoder_layers": 3, "d_model": 128, "n_heads": 8, "d_mlp": 256},
+    ),
     "6+6 layers, 512 wide": Seq2SeqConfig(
-        *(5000, 5000, 64, 6, 6), d_model=512, n_heads=4, d_mlp=1024
+        **{"d_vocab": 5000, "d_vocab_out": 5000, "n_ctx": 64, "n_encoder_layers": 6},
+        **{"n_decoder_layers": 6, "d_model": 512, "n_heads": 4, "d_mlp": 1024},
     ),
 }
 """Ontañón et al. (2022); the same for SCAN's length split; iwslt's, as on CoGnition."""
@@ -36,21 +47,24 @@ NEVER = -1e4
 """Logit of EOS."""
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Measure, print, write ``results/decoding.json``."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--quick", action="store_true", help="the small sizes, nothing written")
-    args = parser.parse_args(argv)
-    torch.set_num_threads(1)
-    rows = []
-    for name, cfg in list(SIZES.items())[: 2 if args.quick else None]:
-        for n_beams in (1, BEAMS):
-            rows.append({"size": name, **measure(cfg, n_beams, args.repeats)})
-            print(line(rows[-1]), flush=True)
-    if not args.quick:
-        about = {"batch": BATCH, "source": SOURCE, "new": NEW, "repeats": args.repeats}
-        write("decoding", {**about, "sizes": rows, **machine()})
+def benchmark(repeats: int = 7, quick: bool = False) -> Measured:
+    """``decoding``."""
+    sizes = list(SIZES.items())[: 2 if quick else None]
+    rows = [
+        {"size": name, **measure(cfg, n_beams, repeats)}
+        for name, cfg in sizes
+        for n_beams in (1, BEAMS)
+    ]
+    about = {"batch": BATCH, "source": SOURCE, "new": NEW, "repeats": repeats}
+    ratios = [
+        Ratio(
+            f"tokens a second over Hugging Face's, {row['size']}, {row['n_beams']} beams",
+            row["ratio"],
+            row["range"],
+        )
+        for row in rows
+    ]
+    return Measured({"decoding": {**about, "sizes": rows, **machine()}}, ratios)
 
 
 def measure(cfg: Seq2SeqConfig, n_beams: int, repeats: int) -> dict[str, Any]:
@@ -65,16 +79,11 @@ def measure(cfg: Seq2SeqConfig, n_beams: int, repeats: int) -> dict[str, Any]:
         "ours": lambda: decoded(ours, source, n_beams, NEW),
         "hugging_face": lambda: generated(theirs, source, n_beams),
     }
-    rates: dict[str, list[float]] = {name: [] for name in works}
-    for turn in range(repeats + 1):
-        for name, work in works.items():
-            taken = seconds(work)
-            if turn:
-                rates[name].append(BATCH * NEW / taken)
-    ratios = [a / b for a, b in zip(rates["ours"], rates["hugging_face"], strict=True)]
+    times = turns(works, repeats)
+    ratios = quotients(times["hugging_face"], times["ours"])
     row: dict[str, Any] = {"n_beams": n_beams, "ratio": median(ratios), "range": spread(ratios)}
-    for name, each in rates.items():
-        row |= {f"{name}_tokens_s": median(each), f"{name}_tokens_s_range": spread(each)}
+    for name, taken in times.items():
+        row |= middle_and_range(f"{name}_tokens_s", [BATCH * NEW / each for each in taken])
     return row
 
 
@@ -182,17 +191,3 @@ def copy_mlp(one: Any, other: Any) -> None:
     other.fc1.bias.copy_(one.b_in)
     other.fc2.weight.copy_(one.W_out.mT)
     other.fc2.bias.copy_(one.b_out)
-
-
-def line(row: dict[str, Any]) -> str:
-    """One size, for the terminal."""
-    low, high = row["range"]
-    how = "greedy" if row["n_beams"] == 1 else f"{row['n_beams']} beams"
-    return (
-        f"{row['size']}, {how}: {row['ours_tokens_s']:.0f} tokens/s, Hugging Face "
-        f"{row['hugging_face_tokens_s']:.0f}: {row['ratio']:.2f} times [{low:.2f}, {high:.2f}]"
-    )
-
-
-if __name__ == "__main__":
-    main()

@@ -1,57 +1,40 @@
-"""Keeps what encoders said: ``python -m benchmarks.encoder_outcomes NAME out/pretrain out/judged``.
-
-The folders are those of ``interp-compose pretrain`` and of ``interp-compose encoders`` on it; what
-was measured on held-out text, the codes of the last block, scores over seeds and paired differences
-go into ``results/encoders_{NAME}.json``, the picture of Pearson's r into ``docs/images``.
-"""
+"""What is kept of encoders that compose: runs ``encoders_*`` and ``codes_*``."""
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping
+from typing import Any, Final
 
-import interp_compose as ic
-from benchmarks.common import IMAGES, machine, plain_rows, write
+import pandas as pd
+
+SHOWN: Final = 12
+"""Codes of which the words are kept."""
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write the result and the picture."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("name", help="of the result")
-    parser.add_argument("pretrained", help="written by interp-compose pretrain")
-    parser.add_argument("judged", help="written by interp-compose encoders")
-    asked = parser.parse_args(arguments)
-    pretrained, judged = (
-        ic.cat.Pretrained.load(asked.pretrained),
-        ic.cat.EncoderScores.load(asked.judged),
-    )
-    runs = pretrained.frames["runs"].drop(columns="step_seconds")
-    last = pretrained.codes["layer"].max()
-    places = ("data", "model")  # where it was read from says nothing
-    known = {name: value for name, value in pretrained.config.items() if name not in places}
+def judged(config: Mapping[str, Any]) -> dict[str, Any]:
+    """How many texts of each task were judged, and how; not where they were read from."""
     counts = {
-        task: {name: one for name, one in report.items() if name != "source"}
-        for task, report in judged.config["tasks"].items()
+        task: {name: count for name, count in report.items() if name != "source"}
+        for task, report in config["tasks"].items()
     }
-    write(
-        f"encoders_{asked.name}",
-        {
-            "machine": machine(),
-            "config": known,
-            "judged": {
-                "tasks": counts,
-                **{name: judged.config[name] for name in ("limit", "tuned", "shares", "tuning")},
-            },
-            "runs": plain_rows(runs),
-            "held_out": plain_rows(pretrained.frame),
-            "codes": plain_rows(pretrained.codes[pretrained.codes["layer"] == last]),
-            "summary": plain_rows(judged.frame),
-            "differences": plain_rows(judged.differences),
-        },
-    )
-    judged.figures()["encoders_pearson"].save(IMAGES / f"encoders_{asked.name}_pearson.png")
-    print(judged.summary())
+    return {
+        "tasks": counts,
+        **{name: config[name] for name in ("limit", "tuned", "shares", "tuning")},
+    }
 
 
-if __name__ == "__main__":
-    main()
+def of_last_layer(rows: pd.DataFrame) -> pd.DataFrame:
+    last: pd.DataFrame = rows[rows["layer"] == rows["layer"].max()]
+    return last
+
+
+def words_of_some_codes(words: pd.DataFrame) -> pd.DataFrame:
+    """The words of each model's last block, of its first seed, of those codes whose lightest listed
+    word is the heaviest: those that most surely have several words."""
+    parts = []
+    for _, of_model in words.groupby("model", sort=False):
+        rows = of_last_layer(of_model[of_model["seed"] == of_model["seed"].min()])
+        full = rows[rows["rank"] == rows["rank"].max()]
+        codes = full.nlargest(SHOWN, "weight")["code"]
+        parts.append(rows[rows["code"].isin(codes)])
+    return pd.concat(parts) if parts else words

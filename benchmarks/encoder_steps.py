@@ -1,5 +1,4 @@
-"""A pre-training step of a BERT here beside transformers' own, and of CAT beside the BERT:
-``python -m benchmarks.encoder_steps``.
+"""A pre-training step of a BERT here beside transformers' own, and of CAT beside the BERT.
 
 Turn about, on the same masked batch of one thread, with AdamW: a plain loop around
 ``BertForPreTraining`` (the same weights and losses; it unembeds every position), the library's loop
@@ -7,14 +6,14 @@ around the BERT, which unembeds masked positions alone, and around CAT with seve
 codebooks. ``drawing`` is the share of the BERT's step that drawing and masking a batch takes,
 ``products`` each step's matrix products (floating-point operations) over the BERT's.
 
-With ``--memory`` what a step of a larger batch holds, in bytes: ``codes``, the weights over codes
-of all blocks; ``kept``, what forward keeps for backward, weights of the model among it; ``peak``,
-the most that a step holds beyond model and optimiser, by the parts that a batch is run in.
+``encoder_memory`` is what a step of a larger batch holds, in bytes: ``codes``, the weights over
+codes of all blocks; ``kept``, what forward keeps for backward, weights of the model among it; and
+``peak``, the most that a step holds beyond model and optimiser, by the parts that a batch is run
+in.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -29,14 +28,18 @@ from transformers import BertConfig, BertForPreTraining
 
 import interp_compose as ic
 from benchmarks.common import (
+    Measured,
+    Ratio,
+    gpu,
     kept_for_backward,
     load_texts,
     machine,
+    median_and_range,
     peak_bytes,
+    quotients,
     seconds,
-    spread,
     timed,
-    write,
+    turns,
 )
 from interp_compose.papers.cat.models.bert import EncoderConfig, SmallEncoder
 from interp_compose.papers.cat.models.from_bert import encoder_from_bert
@@ -64,36 +67,61 @@ DOCUMENT: Final = 8
 STEPS: Final = TrainConfig(epochs=10_000, lr=1e-4, warmup_steps=0, schedule="constant")
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, print, write ``results/encoder_steps_{device}.json``, or ``encoder_memory_…``."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--shapes", default=",".join(SHAPES), help="by commas")
-    parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="codes, by commas")
-    parser.add_argument("--texts", type=int, default=20_000)
-    parser.add_argument("--memory", action="store_true", help="measure memory instead of time")
-    asked = parser.parse_args(arguments)
-    torch.set_num_threads(1)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    source, prompts = load_texts(asked.texts)
-    texts = [prompt.removesuffix(' is called a "') for prompt in prompts]
-    result: dict[str, Any] = {"device": device, "threads": 1, "text": source}
-    if not asked.memory:
-        result["repeats"] = asked.repeats
-    for name in asked.shapes.split(","):
-        shape, n_ctx, n, vocab_size = SHAPES[name]
-        tokenizer = WordPieceTokenizer.trained(texts, vocab_size)
-        config = EncoderConfig(**shape, d_vocab=vocab_size, n_ctx=n_ctx)
-        sizes = list(map(int, asked.sizes.split(",")))
-        if asked.memory:
-            result[name] = memory(config, tokenizer, texts, sizes, device)
-        else:
-            result[name] = measured(config, tokenizer, texts, n, sizes, asked.repeats, device)
-        print(f"{name}: {result[name]}")
-    if device == "cuda":
-        result["gpu"] = torch.cuda.get_device_name()
-    kind = "memory" if asked.memory else "steps"
-    write(f"encoder_{kind}_{device}", {**result, "machine": machine()})
+def benchmark(
+    device: str = "cpu",
+    repeats: int = 5,
+    shapes: tuple[str, ...] = tuple(SHAPES),
+    sizes: tuple[int, ...] = SIZES,
+    texts: int = 20_000,
+) -> Measured:
+    """``encoder_steps_{device}``; ``sizes`` are numbers of codes."""
+    content: dict[str, Any] = {"device": device, "threads": 1, "repeats": repeats}
+    source, definitions = some_texts(texts)
+    ratios = []
+    for name in shapes:
+        config, tokenizer = shaped(name, definitions)
+        content[name] = row = measured(
+            config, tokenizer, definitions, SHAPES[name][2], sizes, repeats, device
+        )
+        ratios += [
+            Ratio(f"a step of {work} over the BERT's, {name}", *each.values())
+            for work, each in row["over_bert"].items()
+        ]
+    content |= {"text": source, **gpu(device), "machine": machine()}
+    return Measured({f"encoder_steps_{device}": content}, ratios)
+
+
+def memory_benchmark(
+    device: str = "cpu",
+    shapes: tuple[str, ...] = ("small",),
+    sizes: tuple[int, ...] = SIZES,
+    texts: int = 20_000,
+) -> Measured:
+    """``encoder_memory_{device}``."""
+    content: dict[str, Any] = {"device": device, "threads": 1}
+    source, definitions = some_texts(texts)
+    ratios = []
+    for name in shapes:
+        content[name] = row = memory(*shaped(name, definitions), definitions, sizes, device)
+        for model, each in row["models"].items():
+            peak = each["peak"][1] / 2**20
+            what = f"what a step of {model} holds at most, {name}"
+            ratios.append(Ratio(what, peak, (peak, peak), "MiB"))
+    content |= {"text": source, **gpu(device), "machine": machine()}
+    return Measured({f"encoder_memory_{device}": content}, ratios)
+
+
+def some_texts(n: int) -> tuple[str, list[str]]:
+    """Where they are from, and definitions."""
+    source, prompts = load_texts(n)
+    return source, [prompt.removesuffix(' is called a "') for prompt in prompts]
+
+
+def shaped(name: str, texts: list[str]) -> tuple[EncoderConfig, WordPieceTokenizer]:
+    """A shape's config, and a tokenizer trained on the texts."""
+    shape, n_ctx, _, d_vocab = SHAPES[name]
+    config = EncoderConfig(**shape, d_vocab=d_vocab, n_ctx=n_ctx)
+    return config, WordPieceTokenizer.trained(texts, d_vocab)
 
 
 @trains
@@ -127,17 +155,14 @@ def measured(
             name = f"{'cat' if composition == 'every' else 'cat-last'} {size}"
             works[name] = trainer_of(model.to(device), tokenizer, passages, []).train_step
     each = max(1, round(least_s / timed(trainer.train_step, 1, device)))
-    times = np.array(
-        [[timed(work, each, device) for work in works.values()] for _ in range(repeats)]
-    )
+    times = turns(works, repeats, device, times=each, warm=0)
     objective: Any = trainer.objective
     drawing = [
         seconds(lambda: objective.drawn(passages, np.arange(len(passages)), 0))
         for _ in range(repeats)
     ]
     products = {name: products_of(work) for name, work in works.items()}
-    bert = times[:, list(works).index("bert")]
-    ratios = {name: (times[:, i] / bert).tolist() for i, name in enumerate(works)}
+    bert = times["bert"]
     return {
         "shape": {name: getattr(config, name) for name in ("n_layers", "d_model", "n_ctx")},
         "passages": len(passages),
@@ -146,7 +171,7 @@ def measured(
         "losses_differ_by": apart,
         "bert_seconds": float(median(bert)),
         "over_bert": {
-            name: {"median": median(r), "range": spread(r)} for name, r in ratios.items()
+            name: median_and_range(quotients(taken, bert)) for name, taken in times.items()
         },
         "drawing": float(median(drawing) / median(bert)),
         "products": {name: n / products["bert"] for name, n in products.items()},
@@ -299,7 +324,3 @@ def plain_step(model: Any, batch: MaskedBatch, device: str) -> Callable[[], floa
         return float(loss.detach())
 
     return step
-
-
-if __name__ == "__main__":
-    main()

@@ -1,9 +1,8 @@
-"""How many examples the WordNet inverse dictionary has, beside the paper's.
+"""How many examples the WordNet inverse dictionary has: run ``idm_counts``.
 
-Run with ``python -m benchmarks.idm_counts`` where ``NLTK_DATA`` leads to WordNet. A definiendum has
-to be one token, so the counts depend on the tokenizer. This one is byte-level BPE with GPT-2's
-50,257 entries, trained on the spot on WordNet's definitions and words; GPT-2's own has seen the
-web instead.
+A definiendum has to be one token, so the counts depend on the tokenizer. This one is byte-level BPE
+with GPT-2's 50,257 entries, trained on the spot on WordNet's definitions and words; GPT-2's own has
+seen the web instead.
 """
 
 from __future__ import annotations
@@ -11,14 +10,14 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from benchmarks.common import byte_level, machine, write
+from benchmarks.common import byte_level
 from interp_compose.tasks.idm import PAPER_SIZES
 from interp_compose.tasks.load import load_task
 from interp_compose.tasks.wordnet import wordnet_senses
 
 
-def main() -> None:
-    """Count, print, write ``results/idm_counts.json``."""
+def measured() -> dict[str, Any]:
+    """Ours, the paper's, and what each step leaves."""
     senses = wordnet_senses(None)
     texts = [sense.definition for sense in senses] + [f'"{sense.word}' for sense in senses]
     model: Any = SimpleNamespace(
@@ -31,10 +30,4 @@ def main() -> None:
     print("ours", ours, "paper", PAPER_SIZES)
     for step, left in task.report.items():
         print(f"  {step}: {left}")
-    write(
-        "idm_counts", {"ours": ours, "paper": PAPER_SIZES, "report": dict(task.report), **machine()}
-    )
-
-
-if __name__ == "__main__":
-    main()
+    return {"ours": ours, "paper": PAPER_SIZES, "report": dict(task.report)}

@@ -1,7 +1,7 @@
-"""Decoders of a sequence task, opened up: ``python -m benchmarks.inside_tasks out/addition …``.
+"""Decoders of a sequence task, opened up: runs ``inside_addition_99`` and
+``inside_scan_turn_left``.
 
-The folders are ones that ``interp-compose phases --task addition`` (or a split of SCAN) wrote, of
-one task. Complexity control looks inside on anchor functions alone; here the same questions are
+Complexity control looks inside on anchor functions alone; here the same questions are
 asked of the models that reason, or do not, on sequences: of every run with the largest training set
 
 - how many sequences of a split are right with one head ablated (its output at zero),
@@ -19,7 +19,6 @@ digits as the largest number to add, and all commands.
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -35,7 +34,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 import interp_compose as ic
-from benchmarks.common import machine, plain_rows, write
+from benchmarks.common import plain_rows
 from interp_compose.papers.complexity.models.small_decoder import SmallDecoderModel
 from interp_compose.papers.lrf.grammar import ALONE, SCAN_KINDS, scan_marks
 from interp_compose.papers.shared.text.vocabulary import BOS, EOS
@@ -207,40 +206,29 @@ def ranks(model: SmallDecoderModel) -> list[dict[str, Any]]:
     ]
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write ``results/inside_{task}.json``."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("folders", nargs="+", type=Path)
-    folders = parser.parse_args(arguments).folders
+def measured(*folders: Path) -> dict[str, Any]:
+    """All runs with the largest training set."""
     names = {read_json(folder / "result.json")["config"]["task"] for folder in folders}
     if len(names) > 1:
-        parser.error(f"the folders are of several tasks: {', '.join(sorted(names))}")
+        raise SystemExit(f"the folders are of several tasks: {', '.join(sorted(names))}")
     (name,) = names
-    task = ic.load_sequences(name)
-    samples = sampled(task)
+    samples = sampled(ic.load_sequences(name))
     rows = []
     for folder in folders:
         size = max(read_json(folder / "result.json")["config"]["sizes"])
-        for about in sorted((folder / "runs").glob("*/run.json")):
-            run = read_json(about)["run"]
+        for file in sorted((folder / "runs").glob("*/run.json")):
+            run = read_json(file)["run"]
             if run["size"] != size:
                 continue
-            model = ic.load_model(str(about.parent / "model"))
+            model = ic.load_model(str(file.parent / "model"))
             assert isinstance(model, SmallDecoderModel)
             place = {key: run[key] for key in CELL}
             rows += [{**place, "split": "", **row} for row in ranks(model)]
             for split, pairs in samples.items():
                 rows += [{**place, "split": split, **row} for row in opened(model, pairs)]
-    found = pd.DataFrame(rows)
-    write(
-        "inside_" + re.sub(r"\W+", "_", name),
-        {"machine": machine(), "task": name, "runs": plain_rows(found)},
-    )
-    shares = found.assign(right=found["n_right"] / found["n"]).groupby(
+    frame = pd.DataFrame(rows)
+    shares = frame.assign(right=frame["n_right"] / frame["n"]).groupby(
         ["what", "part", "layer", "split", *CELL[:3]]
     )
     print(shares["right"].mean().unstack(CELL[:3]).to_string())
-
-
-if __name__ == "__main__":
-    main()
+    return {"task": name, "runs": plain_rows(frame)}

@@ -1,17 +1,14 @@
-"""How long a run of each panel takes: ``python -m benchmarks.panel_minutes``.
+"""How long a run of each panel takes.
 
 The published command of each panel of complexity control's Figs 6 and 7, ended after ``--steps``
 steps, with three seeds; its runs (settings, sizes, seeds) are the repeats. The median step times
 the number of steps that the published runs took is a run's training; measuring it comes on top.
-The folder that it is called in holds the data: ``cogs``, ``texts``. Writes
-``results/panel_minutes_{device}.json``.
+The folder that it is called in holds the data: ``cogs``, ``texts``.
 """
 
 from __future__ import annotations
 
-import argparse
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -19,31 +16,36 @@ from tempfile import TemporaryDirectory
 import pandas as pd
 import torch
 
-from benchmarks.common import machine, spread, write
+from benchmarks.common import Measured, Ratio, machine, spread
 from docs.claims.runs import RUNS
 from docs.measured import read
 from docs.panel_page import PANELS
 from interp_compose import cli
 
+FIGURES = tuple(panel.figure for panel in PANELS)
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--steps", type=int, default=100)
-    parser.add_argument("--panels", nargs="*", default=[panel.figure for panel in PANELS])
-    options = parser.parse_args(arguments)
-    rows = []
-    for panel in (each for each in PANELS if each.figure in options.panels):
+
+def benchmark(
+    device: str = "cuda" if torch.cuda.is_available() else "cpu",
+    steps: int = 100,
+    panels: tuple[str, ...] = FIGURES,
+    threads: int = torch.get_num_threads(),
+) -> Measured:
+    """``panel_minutes_{device}``."""
+    rows, ratios = [], []
+    for panel in (each for each in PANELS if each.figure in panels):
         for run in panel.runs:
-            steps = max(row["steps"] for row in read(RUNS[run].file)["runs"])
-            found = step_seconds(RUNS[run].command, options.steps)
-            low, high = spread(found)
-            row = {"panel": panel.figure, "run": run, "steps": steps, "n": len(found)}
-            row |= {"step_seconds": median(found), "low": low, "high": high}
-            rows.append({**row, "minutes": steps * median(found) / 60})
-            print(rows[-1])
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    about = {"timed_steps": options.steps, "threads": torch.get_num_threads()}
-    write(f"panel_minutes_{device}", {**machine(), **about, "panels": rows})
+            published = max(row["steps"] for row in read(RUNS[run].file)["runs"])
+            taken = step_seconds(RUNS[run].command, steps)
+            low, high = spread(taken)
+            row = {"panel": panel.figure, "run": run, "steps": published, "n": len(taken)}
+            row |= {"step_seconds": median(taken), "low": low, "high": high}
+            rows.append({**row, "minutes": published * median(taken) / 60})
+            ratios.append(
+                Ratio(f"a step of {panel.figure}, {run}", median(taken), (low, high), "s")
+            )
+    about = {"timed_steps": steps, "threads": threads}
+    return Measured({f"panel_minutes_{device}": {**machine(), **about, "panels": rows}}, ratios)
 
 
 def step_seconds(command: str, steps: int) -> list[float]:
@@ -53,7 +55,3 @@ def step_seconds(command: str, steps: int) -> list[float]:
         words = [*shlex.split(command)[1:], "--max-steps", str(steps), "--seeds", "3"]
         cli.main([*words, "--out", str(out), "--where", "here", "--quiet"])
         return pd.read_csv(out / "runs.csv")["step_seconds"].tolist()
-
-
-if __name__ == "__main__":
-    main()

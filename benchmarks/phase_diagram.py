@@ -1,27 +1,16 @@
-"""The phase diagram that the documentation shows, and whether other seeds say the same.
-
-Run with ``python -m benchmarks.phase_diagram --out out/phases``. ``--norm post`` takes the post-LN
-model, ``--unclipped`` gradients as they are, and ``--first-seed 300 --again`` sets a second
-diagram, of other seeds, beside the first. It trains what the folder lacks: 132 runs, about 40 s of
-one core each; ``--redraw`` trains nothing and draws the figures of the result file again. The
-seeds, from 200 on, are not those on which the setting was tried (below 200). The
-same from the command line::
-
-    interp-compose phases --gammas 0.2:0.4:0.1,0.45:0.6:0.05,0.7:1.0:0.1 \
-        --weight-decays 0,0.01,0.1,1 --seeds 3 --first-seed 200 --out out/phases
-"""
+"""What is kept of phase diagrams, and their figures: runs ``phase_diagram_*``, ``phase_seeds``."""
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 import interp_compose as ic
-from benchmarks.common import IMAGES, RESULTS, machine, plain_rows, spread_of, write
+from benchmarks.common import IMAGES, RESULTS, plain_rows, spread_of
 from interp_compose.papers.complexity.studies.anchors.phase import doubt_of
 from interp_compose.papers.complexity.studies.phases.figures import (
     phase_bubble_figure,
@@ -31,81 +20,26 @@ from interp_compose.papers.complexity.studies.phases.figures import (
 
 RATES = (0.2, 0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9, 1.0)
 DECAYS = (0.0, 0.01, 0.1, 1.0)
+"""The grid, for a diagram that is made in one program on a GPU."""
 CELL = ["init_rate", "weight_decay"]
 CURVE = 0.01
-SHOWN = ("pre", "post")
-"""Settings with figures on the pages."""
+"""Weight decay of the curve."""
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Train, print, write ``results/phase_diagram_{norm}.json`` and the figures of the pages."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--redraw", action="store_true")
-    parser.add_argument("--norm", default="pre", choices=("pre", "post"))
-    parser.add_argument("--unclipped", action="store_true")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--first-seed", type=int, default=200)
-    parser.add_argument("--again", action="store_true")
-    options = parser.parse_args(arguments)
-    setting = f"{options.norm}_unclipped" if options.unclipped else options.norm
-    name = f"phase_diagram_{setting}"
-    if options.redraw:
-        redraw(setting)
-        return
-    if options.out is None:
-        parser.error("--out: expected a folder for the runs")
-    diagram = ic.complexity.phase_diagram(
-        RATES,
-        DECAYS,
-        options.out,
-        seeds=options.seeds,
-        first_seed=options.first_seed,
-        run=ic.complexity.PhaseRun(norm=options.norm, clip=None if options.unclipped else 1.0),
-    )
-    print(diagram.summary())
-    if options.again:
-        found = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-        first = pd.DataFrame(found["cells"])
-        found["again"] = {
-            "seeds": diagram.config["seeds"],
-            "cells": plain_rows(diagram.cells),
-            "runs": plain_rows(diagram.frame),
-            "risen": risen(diagram.history),
-            **agreement(first, diagram.cells),
-        }
-        write(name, found)
-        return
-    circuits = diagram.circuits.drop(columns="seed")
-    write(
-        name,
-        {
-            "config": diagram.config,
-            "cells": plain_rows(diagram.cells),
-            "runs": plain_rows(diagram.frame),
-            "circuits": plain_rows(spread_of(circuits, [*CELL, "mode"])),
-            "onsets": plain_rows(diagram.onsets),
-            "risen": risen(diagram.history),
-            **machine(),
-        },
-    )
-    if setting in SHOWN:
-        redraw(setting)
+def circuits(rows: pd.DataFrame) -> pd.DataFrame:
+    """Means, smallest and largest over seeds."""
+    return spread_of(rows.drop(columns="seed"), [*CELL, "mode"])
 
 
-def redraw(setting: str) -> None:
-    """Draw the figures of the pages from ``results/phase_diagram_{setting}.json``."""
-    found = json.loads((RESULTS / f"phase_diagram_{setting}.json").read_text(encoding="utf-8"))
-    cells = pd.DataFrame(found["cells"])
-    cells["doubt"] = cells["agree"].map(doubt_of)
-    config = found["config"]
-    figures = {
-        "phase_curve": phase_curve_figure(cells, weight_decay=CURVE, config=config),
-        "phase_map": phase_map_figure(cells, config=config),
-        "phase_bubbles": phase_bubble_figure(cells, config=config),
+def again(first: ic.complexity.PhaseDiagram, second: ic.complexity.PhaseDiagram) -> dict[str, Any]:
+    """A diagram of other seeds, and whether it says the same."""
+    return {
+        "seeds": second.config["seeds"],
+        "cells": plain_rows(second.cells),
+        "runs": plain_rows(second.frame),
+        "risen": risen(second.history),
+        **agreement(first.cells, second.cells),
     }
-    for name, figure in figures.items():
-        figure.save(IMAGES / f"{name}_{setting}.png")
 
 
 def risen(history: pd.DataFrame) -> dict[str, list[int]]:
@@ -115,8 +49,8 @@ def risen(history: pd.DataFrame) -> dict[str, list[int]]:
     runs = losses.groupby([*CELL, "seed"])["train_loss"].agg(["last", "min"]).reset_index()
     runs["rose"] = runs["last"] > 2 * runs["min"]
     return {
-        f"{decay:g}": [int(own["rose"].sum()), len(own)]
-        for decay, own in runs.groupby("weight_decay")
+        f"{decay:g}": [int(rows["rose"].sum()), len(rows)]
+        for decay, rows in runs.groupby("weight_decay")
     }
 
 
@@ -132,5 +66,21 @@ def agreement(first: pd.DataFrame, second: pd.DataFrame) -> dict[str, list[int]]
     }
 
 
-if __name__ == "__main__":
-    main()
+def orders(folder: Path, rates: Sequence[float], seeds: Sequence[int]) -> dict[str, Any]:
+    """What embeddings look like in the runs of a folder."""
+    each = [ic.complexity.mechanism(folder, rates, seed=seed).orders for seed in seeds]
+    return {"orders": plain_rows(spread_of(pd.concat(each), ["init_rate", "step"]))}
+
+
+def draw(name: str) -> None:
+    """The figures of the pages, of a result file."""
+    kept = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    cells, config = pd.DataFrame(kept["cells"]), kept["config"]
+    cells["doubt"] = cells["agree"].map(doubt_of)
+    figures = {
+        "phase_curve": phase_curve_figure(cells, weight_decay=CURVE, config=config),
+        "phase_map": phase_map_figure(cells, config=config),
+        "phase_bubbles": phase_bubble_figure(cells, config=config),
+    }
+    for figure, drawn in figures.items():
+        drawn.save(IMAGES / f"{figure}_{name.removeprefix('phase_diagram_')}.png")

@@ -1,6 +1,6 @@
 """What a run of the phase diagram costs, beside a plain training loop; many models at once.
 
-Run with ``python -m benchmarks.phases``; on a GPU also the batched program. Turn about:
+On a GPU also the batched program. Turn about:
 
 library
     a step of a default run, as a sweep does it (one thread);
@@ -17,10 +17,8 @@ sequences of appendix A.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
@@ -30,7 +28,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from benchmarks.common import machine, seconds, spread, timed, write
+from benchmarks.common import (
+    Measured,
+    Ratio,
+    gpu,
+    machine,
+    middle_and_range,
+    quotients,
+    seconds,
+    turns,
+)
 from interp_compose.papers.complexity.studies.anchors.run import PhaseRun, train
 from interp_compose.papers.shared.models.decoder import SmallDecoder
 from interp_compose.papers.shared.training.parallel import NextOfSequence, ParallelTrainer
@@ -69,29 +76,19 @@ class Plain(nn.Module):
         return out
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, print, write ``results/phases_{device}.json``."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--runs", type=int, default=3, help="whole default runs")
-    options = parser.parse_args(arguments)
-    torch.set_num_threads(1)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    result: dict[str, Any] = {"device": device, "threads": 1, "repeats": options.repeats}
-    result |= steps(device, options.repeats)
-    print(
-        f"a step: {1e3 * result['library_s']:.2f} ms, plain {1e3 * result['plain_s']:.2f} ms: "
-        f"{result['plain_over_library']:.2f} times {result['plain_over_library_range']}"
-    )
+def benchmark(device: str = "cpu", repeats: int = 7, runs: int = 3) -> Measured:
+    """``phases_{device}``; ``runs`` are whole default runs."""
+    content: dict[str, Any] = {"device": device, "threads": 1, "repeats": repeats}
+    content |= {**steps(device, repeats), **data(repeats), **whole(runs)}
+    rows = [("plain_over_library", "a plain step over the library's", "times")]
     if device == "cuda":
-        result |= together(device, options.repeats)
-        result["gpu"] = torch.cuda.get_device_name()
-        print(f"{GRID} runs at once: {result['batched_speedup']:.1f} times faster")
-    result |= data(options.repeats)
-    print(f"{SEQUENCES:,} sequences: {result['data_s']:.2f} s {result['data_s_range']}")
-    result |= whole(options.runs)
-    print(f"a default run: {result['run_cpu_s']:.1f} s of one core {result['run_cpu_s_range']}")
-    write(f"phases_{device}", {**result, **machine()})
+        content |= {**together(device, repeats), **gpu(device)}
+        rows.append(("batched_speedup", f"{GRID} steps over one of {GRID} runs at once", "times"))
+    rows += [("data_s", f"{SEQUENCES:,} sequences", "s"), ("run_cpu_s", "a default run", "s")]
+    ratios = [
+        Ratio(what, content[name], content[f"{name}_range"], unit) for name, what, unit in rows
+    ]
+    return Measured({f"phases_{device}": {**content, **machine()}}, ratios)
 
 
 def steps(device: str, repeats: int) -> dict[str, Any]:
@@ -112,13 +109,10 @@ def steps(device: str, repeats: int) -> dict[str, Any]:
             cross_entropy(plain(batch)[:, -1], answers).backward()
             optimizer.step()
 
-    times = _turns({"library": library, "plain": by_hand}, repeats, device)
-    ratios = [a / b for a, b in zip(times["plain"], times["library"], strict=True)]
+    times = turns({"library": library, "plain": by_hand}, repeats, device)
     return {
-        "library_s": median(times["library"]),
-        "plain_s": median(times["plain"]),
-        "plain_over_library": median(ratios),
-        "plain_over_library_range": spread(ratios),
+        **{f"{name}_s": median(taken) / STEPS for name, taken in times.items()},
+        **middle_and_range("plain_over_library", quotients(times["plain"], times["library"])),
     }
 
 
@@ -150,13 +144,12 @@ def together(
         for batch, answers in zip(tokens, targets, strict=True):
             one.update(batch[None], answers[None], lr=1e-4)
 
-    times = _turns({"batched": batched, "single": single}, repeats, device)
-    ratios = [runs * a / b for a, b in zip(times["single"], times["batched"], strict=True)]
+    times = turns({"batched": batched, "single": single}, repeats, device)
+    ratios = [runs * each for each in quotients(times["single"], times["batched"])]
     return {
         "runs": runs,
-        "batched_s": median(times["batched"]),
-        "batched_speedup": median(ratios),
-        "batched_speedup_range": spread(ratios),
+        "batched_s": median(times["batched"]) / STEPS,
+        **middle_and_range("batched_speedup", ratios),
     }
 
 
@@ -167,7 +160,7 @@ def data(repeats: int) -> dict[str, Any]:
         seconds(lambda seed=seed: task.sample("train", SEQUENCES, seed=seed))
         for seed in range(repeats)
     ]
-    return {"sequences": SEQUENCES, "data_s": median(taken), "data_s_range": spread(taken)}
+    return {"sequences": SEQUENCES, **middle_and_range("data_s", taken)}
 
 
 def whole(runs: int) -> dict[str, Any]:
@@ -179,32 +172,10 @@ def whole(runs: int) -> dict[str, Any]:
             config = asdict(PhaseRun(seed=seed))
             wall.append(seconds(lambda config=config, at=folder: train([config], [Path(at)])))
             used.append(time.process_time() - started)
-    return {
-        "run_s": median(wall),
-        "run_s_range": spread(wall),
-        "run_cpu_s": median(used),
-        "run_cpu_s_range": spread(used),
-    }
+    return {**middle_and_range("run_s", wall), **middle_and_range("run_cpu_s", used)}
 
 
 def _batches(run: PhaseRun, device: str) -> tuple[Tensor, Tensor]:
     data = run.task.sample("train", STEPS * run.batch_size, seed=0).to(device)
     tokens = data.tokens.unflatten(0, (STEPS, run.batch_size))
     return tokens, data.targets.unflatten(0, (STEPS, run.batch_size))
-
-
-def _turns(
-    work: dict[str, Callable[[], None]], repeats: int, device: str
-) -> dict[str, list[float]]:
-    """Seconds of a step of each, turn about; the first turn is not counted."""
-    times: dict[str, list[float]] = {name: [] for name in work}
-    for turn in range(repeats + 1):
-        for name, run in work.items():
-            taken = timed(run, 1, device) / STEPS
-            if turn:
-                times[name].append(taken)
-    return times
-
-
-if __name__ == "__main__":
-    main()

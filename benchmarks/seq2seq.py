@@ -1,6 +1,6 @@
 """What a training step of an encoder–decoder costs: the library, plain torch, fuse-attention.
 
-Run with ``python -m benchmarks.seq2seq``. Turn about, on the same batches, with AdamW:
+Turn about, on the same batches, with AdamW:
 
 plain_over_library
     a step of ``torch.nn.Transformer`` (post-LN, ReLU, sinusoidal positions, tied target embedding)
@@ -20,9 +20,8 @@ lrf_over_parameters
 
 from __future__ import annotations
 
-import argparse
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from statistics import median
 from typing import Any, Final
@@ -33,7 +32,16 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import interp_compose as ic
-from benchmarks.common import kept_for_backward, machine, spread, timed, write
+from benchmarks.common import (
+    Measured,
+    Ratio,
+    gpu,
+    kept_for_backward,
+    machine,
+    middle_and_range,
+    quotients,
+    turns,
+)
 from interp_compose.papers.lrf.models.init import init_xavier
 from interp_compose.papers.lrf.models.seq2seq import Fuse, Seq2SeqConfig, SmallSeq2Seq, sinusoids
 from interp_compose.papers.lrf.studies.generalise.measure import SequenceRun
@@ -58,6 +66,12 @@ SHAPES: Final[dict[str, tuple[dict[str, int], tuple[int, int, int]]]] = {
 ``generalise``, and LRF's on CoGnition."""
 SEQUENCES: Final = 1280
 FUSES: Final[tuple[Fuse, ...]] = ("none", "both", "parameters", "previous")
+RATIOS: Final = {
+    "plain_over_library": ("plain", "none"),
+    "lrf_over_transformer": ("both", "none"),
+    "lrf_over_parameters": ("both", "parameters"),
+}
+"""Whose steps are compared."""
 
 
 class Plain(nn.Module):
@@ -126,28 +140,18 @@ def like(plain: Plain, model: SmallSeq2Seq) -> Plain:
     return plain
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, print, write ``results/seq2seq_{device}.json``."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--repeats", type=int, default=7)
-    options = parser.parse_args(arguments)
-    torch.set_num_threads(1)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    result: dict[str, Any] = {"device": device, "threads": 1, "repeats": options.repeats}
+def benchmark(device: str = "cpu", repeats: int = 7) -> Measured:
+    """``seq2seq_{device}``."""
+    content: dict[str, Any] = {"device": device, "threads": 1, "repeats": repeats}
+    ratios = []
     for name, (shape, batch) in SHAPES.items():
-        result[name] = {
-            "shape": shape,
-            "batch": batch,
-            **measured(shape, batch, device, options.repeats),
-        }
-        for ratio in ("plain_over_library", "lrf_over_transformer", "lrf_over_parameters"):
-            print(f"{name}: {ratio} {result[name][ratio]:.2f} {result[name][f'{ratio}_range']}")
-    result["scan"] = scan(device, options.repeats)
+        row = measured(shape, batch, device, repeats)
+        content[name] = {"shape": shape, "batch": batch, **row}
+        ratios += [Ratio(f"{name}, {ratio}", row[ratio], row[f"{ratio}_range"]) for ratio in RATIOS]
+    content["scan"] = row = scan(device, repeats)
     name = "plain_epoch_over_library"
-    print(f"scan: {name} {result['scan'][name]:.2f} {result['scan'][f'{name}_range']}")
-    if device == "cuda":
-        result["gpu"] = torch.cuda.get_device_name()
-    write(f"seq2seq_{device}", {**result, **machine()})
+    ratios.append(Ratio(f"scan, {name}", row[name], row[f"{name}_range"]))
+    return Measured({f"seq2seq_{device}": {**content, **gpu(device), **machine()}}, ratios)
 
 
 def measured(
@@ -187,11 +191,7 @@ def measured(
         return step
 
     steps = {name: stepper(model) for name, model in models.items()}
-    times: dict[str, list[float]] = {name: [] for name in steps}
-    for _ in range(repeats + 1):
-        for name, step in steps.items():
-            times[name].append(timed(step, 1, device))
-    times = {name: each[1:] for name, each in times.items()}
+    times = turns(steps, repeats, device)
     out: dict[str, Any] = {
         "step_s": {name: median(each) for name, each in times.items()},
         "kept_bytes": kept,
@@ -200,14 +200,8 @@ def measured(
             for name, model in models.items()
         },
     }
-    ratios = {
-        "plain_over_library": ("plain", "none"),
-        "lrf_over_transformer": ("both", "none"),
-        "lrf_over_parameters": ("both", "parameters"),
-    }
-    for ratio, (over, under) in ratios.items():
-        found = [a / b for a, b in zip(times[over], times[under], strict=True)]
-        out |= {ratio: median(found), f"{ratio}_range": spread(found)}
+    for ratio, (over, under) in RATIOS.items():
+        out |= middle_and_range(ratio, quotients(times[over], times[under]))
     return out
 
 
@@ -246,19 +240,10 @@ def scan(device: str, repeats: int, sequences: int = SEQUENCES) -> dict[str, Any
         for _ in range(trainer.steps_per_epoch):
             trainer.train_step()
 
-    times: dict[str, list[float]] = {"plain": [], "library": []}
-    for _ in range(repeats + 1):
-        times["plain"].append(timed(by_hand, 1, device))
-        times["library"].append(timed(library, 1, device))
-    ratios = [a / b for a, b in zip(times["plain"][1:], times["library"][1:], strict=True)]
+    times = turns({"plain": by_hand, "library": library}, repeats, device)
     return {
         "sequences": sequences,
         "steps": {"plain": len(batches), "library": trainer.steps_per_epoch},
-        "epoch_s": {name: median(each[1:]) for name, each in times.items()},
-        "plain_epoch_over_library": median(ratios),
-        "plain_epoch_over_library_range": spread(ratios),
+        "epoch_s": {name: median(each) for name, each in times.items()},
+        **middle_and_range("plain_epoch_over_library", quotients(times["plain"], times["library"])),
     }
-
-
-if __name__ == "__main__":
-    main()

@@ -1,20 +1,15 @@
-"""Keeps what a study of sequence tasks said: ``python -m benchmarks.sequence_outcomes out/length``.
+"""What is kept of studies of sequence tasks: runs ``generalise_*``, ``task_phases_*``,
+``text_phases_text``.
 
-Each folder is one that ``interp-compose generalise`` or ``interp-compose phases --task …`` wrote;
-its settings, what each run got right, shares over seeds and paired differences go into
-``results/{study}_{task}.json``. What is there already, of the same data and training, and that the
-folder does not hold, stays: other settings of the same seeds, or other seeds of the same settings.
-So a comparison can be measured a few models, or a seed, at a time; more seeds of settings that are
-calls of their own are given together, as several folders.
-Of ``generalise`` the seconds of a step and the learning curves are kept, too
-(``benchmarks.seq2seq`` measures steps side by side); of the others times stay behind. ``phases
---task text`` is kept in the same way, what ``--task concept-graphs`` wrote as it is, in place of
-what is there.
+Settings, what each run got right, shares over seeds and paired differences. What the file has
+already, of the same data and training, and that the folders do not hold, stays: other settings of
+the same seeds, or other seeds of the same settings. So a comparison can be measured a few models,
+or a seed, at a time. Of ``generalise`` the seconds of a step and the learning curves are kept, too
+(:mod:`benchmarks.seq2seq` measures steps side by side); of the others times stay behind.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -26,7 +21,7 @@ from typing import Any, Final
 import pandas as pd
 
 import interp_compose as ic
-from benchmarks.common import IMAGES, RESULTS as RESULTS_FOLDER, machine, plain_rows, write
+from benchmarks.common import IMAGES, RESULTS as RESULTS_FOLDER, plain_rows
 from interp_compose.papers.complexity.grid.settings import with_settings
 from interp_compose.papers.complexity.studies.task_phases import figures as task_figures
 from interp_compose.papers.complexity.studies.task_phases.result import FITTED
@@ -63,39 +58,29 @@ RESULTS = {
 }
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument(
-        "folders", nargs="+", help="written by interp-compose generalise, or phases --task …"
-    )
-    folders = parser.parse_args(arguments).folders
-    study = read_json(Path(folders[0]) / "result.json")["config"]["study"]
-    if study == "concept_graphs":
-        keep_concepts(ic.complexity.ConceptGraphs.load(folders[0]))
-        return
+def measured(*folders: Path) -> dict[str, Any]:
+    """Of several results of one study on one task, joined to what the file has."""
+    study = read_json(folders[0] / "result.json")["config"]["study"]
     axes, together = AXES[study], dict[str, Any]()
     for folder in folders:
-        found = RESULTS[study].load(folder)
-        tables, config = tables_of(found, study), kept_config(found.config)
+        result = RESULTS[study].load(folder)
+        print(result.summary())
+        tables, config = tables_of(result, study), kept_config(result.config)
         joined = with_known(tables, config, together, axes)
         if together and len(joined["runs"]) == len(tables["runs"]):
-            parser.error(f"{folder} has other data, training and seeds than {folders[0]}")
+            raise SystemExit(f"{folder} has other data, training and seeds than {folders[0]}")
         together = {"config": config, **joined}
-        print(found.summary())
     tables, config = {table: together[table] for table in tables}, together["config"]
     kind = (study, config["task"], *([config["model"]] if "model" in config else []))
-    name = re.sub(r"\W+", "_", "_".join(kind))
-    path = RESULTS_FOLDER / f"{name}.json"
-    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    file = RESULTS_FOLDER / (re.sub(r"\W+", "_", "_".join(kind)) + ".json")
+    before = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     tables = with_known(tables, config, before, axes)
     for axis in axes:
         config[f"{axis}s"] = list(dict.fromkeys(tables["runs"][axis]))
     if "seeds" in config:
         config["seeds"] = sorted(set(tables["runs"]["seed"].tolist()))
-    kept = {table: plain_rows(rows) for table, rows in tables.items()}
-    over = over_seeds(tables[measured_of(study)], study)
-    write(name, {"machine": machine(), "config": config, **over, **kept})
-    draw(name)
+    rows = {table: plain_rows(frame) for table, frame in tables.items()}
+    return {"config": config, **over_seeds(tables[measured_of(study)], study), **rows}
 
 
 def measured_of(study: str) -> str:
@@ -172,21 +157,6 @@ def draw(name: str) -> None:
             drawn.save(IMAGES / f"{name}_{figure}.png")
 
 
-def keep_concepts(found: ic.complexity.ConceptGraphs) -> None:
-    """All but times and images, of which the figures show some. What began with numbers drawn from
-    a normal has a file of its own."""
-    tables = {
-        name: plain_rows(rows.drop(columns="step_seconds", errors="ignore"))
-        for name, rows in found.frames.items()
-        if name not in ("curve", "examples")
-    }
-    name = "concept_graphs" + ("_normal" if found.config["distribution"] == "normal" else "")
-    write(name, {"machine": machine(), "config": dict(found.config), **tables})
-    for figure, drawn in found.figures().items():
-        drawn.save(IMAGES / f"{figure.replace('concept_graphs', name)}.png")
-    print(found.summary())
-
-
 def with_known(
     tables: Mapping[str, pd.DataFrame],
     config: Mapping[str, Any],
@@ -255,7 +225,3 @@ def pairs(values: pd.DataFrame, setting: str, place: Sequence[str]) -> pd.DataFr
             about = dict(zip(place, where, strict=True))
             rows.append({**about, setting: one, "other": other, **found})
     return pd.DataFrame(rows)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,36 +1,33 @@
-"""Is pooling words better than pooling other spans? The control ``shuffled`` over several draws.
+"""Is pooling words better than pooling other spans? The control ``shuffled`` over several draws:
+run ``shuffled_draws``.
 
-On ``mini-idm``, in points of accuracy: ``mean`` minus ``last``; minus ``shuffled`` of the first
-seed, with p (McNemar, Holm over layers); and minus ``shuffled`` averaged for each prompt over the
-seeds, with a percentile bootstrap over prompts (95 %)::
-
-    python -m benchmarks.shuffled_draws
+In points of accuracy: ``mean`` minus ``last``; minus ``shuffled`` of the first seed, with p
+(McNemar, Holm over layers); and minus ``shuffled`` averaged for each prompt over the seeds, with a
+percentile bootstrap over prompts (95 %).
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 import interp_compose as ic
-from benchmarks.common import machine, write
 from interp_compose.stats.intervals import bootstrap_interval
 
-SEEDS: Final = (42, 1, 2, 3, 4)
 
-
-def main() -> None:
-    """Measure, print, and write ``results/shuffled_draws.json``."""
-    model = ic.load_model("mini-idm")
-    task = ic.load_task("mini-idm", model)
-    curves = [ic.cap_curve(model, task, pooling="mean", controls=True, seed=seed) for seed in SEEDS]
+def measured(model: str, seeds: Sequence[int]) -> dict[str, Any]:
+    """Of a shipped model on its task."""
+    lens = ic.load_model(model)
+    task = ic.load_task(model, lens)
+    curves = [ic.cap_curve(lens, task, pooling="mean", controls=True, seed=seed) for seed in seeds]
     right = [
-        one.outcomes.pivot(index="example", columns=["pooling", "layer"], values="correct")
-        for one in curves
+        curve.outcomes.pivot(index="example", columns=["pooling", "layer"], values="correct")
+        for curve in curves
     ]
     mean = right[0]["mean"]
-    apart = mean.to_numpy(float) - np.mean([one["shuffled"].to_numpy(float) for one in right], 0)
+    apart = mean.to_numpy(float) - np.mean([each["shuffled"].to_numpy(float) for each in right], 0)
     low, high = bootstrap_interval(apart)
     pairs = {name: curves[0].differences("mean", name) for name in ("last", "shuffled")}
     rows = [
@@ -47,13 +44,5 @@ def main() -> None:
         }
         for at, layer in enumerate(mean.columns)
     ]
-    write(
-        "shuffled_draws",
-        {"machine": machine(), "seeds": list(SEEDS), "n": len(mean), "table": rows},
-    )
-    for row in rows:
-        print(row)
-
-
-if __name__ == "__main__":
-    main()
+    print(*rows, sep="\n")
+    return {"seeds": list(seeds), "n": len(mean), "table": rows}

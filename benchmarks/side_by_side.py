@@ -1,5 +1,4 @@
-"""Small decoders on a task as one program, beside one at a time:
-``python -m benchmarks.side_by_side``.
+"""Small decoders on a task as one program, beside one at a time.
 
 Turn about, on the same batches of SCAN: a training step of the default decoder alone, and one of
 several of them side by side (:mod:`.training.side_by_side`). For a GPU; on a CPU
@@ -8,15 +7,13 @@ there is little to gain.
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
 from statistics import median
 from typing import Any, Final
 
 import torch
 
 import interp_compose as ic
-from benchmarks.common import machine, spread, timed, write
+from benchmarks.common import Measured, Ratio, gpu, machine, quotients, spread, turns
 from interp_compose.papers.complexity.models.init import init_weights
 from interp_compose.papers.shared.grid.sequence_data import SequenceData
 from interp_compose.papers.shared.models.decoder import DecoderConfig, SmallDecoder
@@ -31,21 +28,16 @@ CONFIG: Final = TrainConfig(batch_tokens=2048, epochs=100, lr=1e-4)
 STEPS: Final = 10
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, print, write ``results/side_by_side_{device}.json``."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--repeats", type=int, default=7)
-    repeats = parser.parse_args(arguments).repeats
-    torch.set_num_threads(1)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+def benchmark(device: str = "cpu", repeats: int = 7) -> Measured:
+    """``side_by_side_{device}``."""
     data = SequenceData.of(ic.load_sequences("scan-turn-left").splits, one_sequence=True)
-    result: dict[str, Any] = {"device": device, "threads": 1, "repeats": repeats}
+    content: dict[str, Any] = {"device": device, "threads": 1, "repeats": repeats}
+    ratios = []
     for n in NUMBERS:
-        result[str(n)] = found = measured(n, data, repeats, device)
-        print(f"{n} at once: {found['speedup']:.2f} times faster {found['range']}")
-    if device == "cuda":
-        result["gpu"] = torch.cuda.get_device_name()
-    write(f"side_by_side_{device}", {**result, "machine": machine()})
+        content[str(n)] = row = measured(n, data, repeats, device)
+        ratios.append(Ratio(f"{n} steps over one of {n} at once", row["speedup"], row["range"]))
+    content |= {**gpu(device), "machine": machine()}
+    return Measured({f"side_by_side_{device}": content}, ratios)
 
 
 @trains
@@ -65,18 +57,12 @@ def measured(
     alone = Trainer(models.pop(), objective, CONFIG)
     shared = SideBySide(objective, n, CONFIG.seed, torch.device(device))
     many = SideBySideTrainer(models, [0.01] * n, shared, CONFIG)
-    times = [
-        tuple(timed(trainer.train_step, steps, device) for trainer in (alone, many))
-        for _ in range(repeats + 1)
-    ][1:]
-    ratios = [n * one / together for one, together in times]
+    works = {"alone": alone.train_step, "together": many.train_step}
+    times = turns(works, repeats, device, times=steps)
+    ratios = [n * each for each in quotients(times["alone"], times["together"])]
     return {
-        "alone_seconds": median(one for one, _ in times),
-        "together_seconds": median(together for _, together in times),
+        "alone_seconds": median(times["alone"]),
+        "together_seconds": median(times["together"]),
         "speedup": median(ratios),
         "range": spread(ratios),
     }
-
-
-if __name__ == "__main__":
-    main()

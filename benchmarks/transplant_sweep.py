@@ -1,6 +1,6 @@
 """What transplants cost a cell, in hooked forward passes.
 
-Run with ``python -m benchmarks.transplant_sweep`` (``--device cuda`` on a GPU). GPT-2 small's shape
+GPT-2 small's shape
 with random weights; pairs of WordNet definitions in the inverse dictionary's prompt: a batch of 16
 targets of like length and as many sources, the phrase of each its first word of several tokens. A
 *cell* is one layer, pooling and vector: 12 × 3 × 4, the three controls included. In one run, turn
@@ -20,7 +20,6 @@ that of a hooked pass, by multiplications, as in ``benchmarks.cap_sweep``.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from statistics import median
 from typing import Any
@@ -29,22 +28,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.cap_sweep import (
-    BATCH,
-    block,
-    gpt2,
-    on_one_core,
-    prepared,
-    synchronised,
-)
+from benchmarks.cap_sweep import BATCH, block, gpt2, prepared
 from benchmarks.common import (
+    Measured,
+    Ratio,
     byte_level,
-    core_seconds,
+    gpu,
     load_texts,
     machine,
-    seconds,
     spread,
-    write,
+    turns,
 )
 from interp_compose.models.lens_model import LensModel
 from interp_compose.studies.core.inputs import PreparedExample, PromptBatch
@@ -53,28 +46,17 @@ from interp_compose.studies.transplant.options import TransplantOptions
 from interp_compose.tasks.transplants import TransplantPair
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Measure, print, write ``results/transplant_sweep_{device}.json``."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=1, help="of torch, on the CPU")
-    args = parser.parse_args(argv)
-    torch.set_num_threads(args.threads)
+def benchmark(device: str = "cpu", repeats: int = 5, threads: int = 1) -> Measured:
+    """``transplant_sweep_{device}``."""
     texts = load_texts(4000)[1]
-    tokenizer = byte_level(texts, 4000, bos=True)
-    model = gpt2(12, tokenizer, args.device)
+    model = gpt2(12, byte_level(texts, 4000, bos=True), device)
     pairs = pairs_of(prepared(model, texts[:400]))
     work = prepare_transplant(model, pairs, TransplantOptions(batch_size=BATCH))
-    row = compare(model, work, args.repeats)
-    print(
-        f"{row['cells']} cells: {row['cell_in_hooked_passes']:.3f} hooked passes each "
-        f"({row['spread'][0]:.3f} to {row['spread'][1]:.3f}), floor {row['floor']:.3f}"
-    )
-    if args.device != "cpu":
-        row["gpu"] = torch.cuda.get_device_name(args.device)
-    about = {"threads": torch.get_num_threads(), **machine()}
-    write(f"transplant_sweep_{torch.device(args.device).type}", {**row, **about})
+    row = compare(model, work, repeats)
+    what = f"a cell over a hooked pass, {row['cells']} cells; floor {row['floor']:.3f}"
+    content = {**row, **gpu(device), "threads": threads, **machine()}
+    ratio = Ratio(what, row["cell_in_hooked_passes"], row["spread"])
+    return Measured({f"transplant_sweep_{device}": content}, [ratio])
 
 
 def pairs_of(items: Sequence[PreparedExample]) -> list[TransplantPair]:
@@ -134,16 +116,10 @@ def compare(model: LensModel, work: PreparedTransplant, repeats: int) -> dict[st
 
     cells = model.n_layers * 3 * 4
     passes = {"study": lambda: work.rows(pairs), "hooked": hooked}
-    times: dict[str, list[float]] = {name: [] for name in passes}
-    clock = core_seconds if on_one_core(model.device) else seconds
     with torch.no_grad():
-        for turn in range(repeats + 1):
-            for name, one in passes.items():
-                taken = clock(lambda one=one: synchronised(one, model.device))
-                if turn:  # the first one warms up
-                    times[name].append(taken)
-    turns = zip(times["study"], times["hooked"], strict=True)
-    cost = [(study / cells) / (one / model.n_layers) for study, one in turns]
+        times = turns(passes, repeats, model.device.type, core=torch.get_num_threads() == 1)
+    each = zip(times["study"], times["hooked"], strict=True)
+    cost = [(study / cells) / (passed / model.n_layers) for study, passed in each]
     return {
         "pairs": len(pairs),
         "tokens_per_target": sum(pair.target.expected.n_tokens for pair in pairs) / len(pairs),
@@ -173,7 +149,3 @@ def floor(model: LensModel, pairs: Sequence[Any]) -> float:
         swept += streams * block(model, target.n_pooled - before, target.n_pooled)
         swept += cells * unembed
     return float((swept + clean) / cells / hooked)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """What a watcher at its default budget takes of a training.
 
-Run with ``python -m benchmarks.watch_cost``. ``mini-base`` is fine-tuned on ``mini-idm``, not
+``mini-base`` is fine-tuned on ``mini-idm``, not
 watched and watched by three sets of measures, turn about, in one process with one thread, as often
 as there are sets, so that each comes first, second, … once; a look is due at every 10 of 300 steps.
 Seconds are those in which the process ran, whatever else the machine does, and they are the
@@ -9,7 +9,6 @@ watcher's clock as well.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from statistics import median
@@ -17,10 +16,8 @@ from time import perf_counter, process_time
 from typing import Any, Final
 from unittest.mock import patch
 
-import torch
-
 import interp_compose as ic
-from benchmarks.common import machine, spread, wait, write
+from benchmarks.common import Measured, Ratio, machine, spread, wait
 from interp_compose.studies.watch.options import WatchOptions
 
 EVERY: Final = 10
@@ -34,19 +31,16 @@ SETS: Final[Mapping[str, tuple[Sequence[str], int]]] = {
 """Measures, and how many prompts of the validation split they read."""
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Measure, print, write ``results/watch_cost_cpu.json``."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--repeats", type=int, default=len(SETS))
-    parser.add_argument("--steps", type=int, default=300)
-    args = parser.parse_args(argv)
-    torch.set_num_threads(1)
-    result = cost(args.repeats, args.steps, "cpu", SETS)
-    for row in result["sets"]:
-        print(row)
+def benchmark(repeats: int = len(SETS), steps: int = 300) -> Measured:
+    """``watch_cost_cpu``."""
+    result = cost(repeats, steps, "cpu", SETS)
     about = {"model": "mini-base", "task": "mini-idm", "budget": WatchOptions().budget}
-    about |= {"every": EVERY, "steps": args.steps, "repeats": args.repeats, "threads": 1}
-    write("watch_cost_cpu", {**about, **result, **machine()})
+    about |= {"every": EVERY, "steps": steps, "repeats": repeats, "threads": 1}
+    ratios = [
+        Ratio(f"training watched over not watched: {name}", row["ratio"], row["ratio_spread"])
+        for name, row in zip(SETS, result["sets"], strict=True)
+    ]
+    return Measured({"watch_cost_cpu": {**about, **result, **machine()}}, ratios)
 
 
 def cost(
@@ -134,7 +128,3 @@ def _of_looks(watcher: ic.Watcher, calls: Sequence[float]) -> dict[str, float]:
         "share": watching / training,
         "share_of_calls": sum(calls) / (training + watching - sum(calls)),
     }
-
-
-if __name__ == "__main__":
-    main()

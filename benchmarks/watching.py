@@ -1,6 +1,5 @@
 """What the benchmarks of watched trainings share: looks at each evaluation of a run, means over
-seeds by step, and their figures. ``python -m benchmarks.watching`` draws the pictures of weights
-again, from the result files."""
+seeds by step, and their figures."""
 
 from __future__ import annotations
 
@@ -15,10 +14,10 @@ from unittest.mock import patch
 import pandas as pd
 
 import interp_compose as ic
-from benchmarks.common import IMAGES, RESULTS, machine, plain_rows, write
+from benchmarks.common import IMAGES, RESULTS, plain_rows
 from interp_compose.papers.shared.grid.figures import by_value
 from interp_compose.plots.chart import Chart, Panel
-from interp_compose.plots.interactive import ChartFigure, draw
+from interp_compose.plots.interactive import ChartFigure, draw as drawn
 from interp_compose.runs.files import read_json
 from interp_compose.stats.seeds import paired_difference
 from interp_compose.studies.core.figures import lines_of
@@ -123,25 +122,25 @@ def panel(rows: pd.DataFrame, by: str, title: str, among: pd.DataFrame) -> Panel
     return Panel(lines_of(lines, "step", "mean", "min", "max", n="size"), [], title)
 
 
-def write_watched(
-    name: str, frame: pd.DataFrame, models: Sequence[str], about: Mapping[str, Any]
-) -> None:
-    """Results and picture of rows with model, seed, step, measure and value; and print."""
+def kept_of(
+    folder: Path, matrices: Sequence[str], models: Sequence[str], others: Sequence[pd.DataFrame]
+) -> dict[str, Any]:
+    """What is kept of a sweep's looks at these matrices, and of ``others``: rows with model, seed,
+    step, measure and value."""
+    frame = pd.concat([matrix_means(looks_of(folder), matrices), *others], ignore_index=True)
     differences = last_differences(frame, models)
-    tables = {
+    print(differences.round(4).to_string())
+    return {
         "means": plain_rows(over_seeds(frame, ["model", "measure"])),
         "differences": plain_rows(differences),
     }
-    write(name, {"machine": machine(), "config": dict(about), **tables})
-    redraw(name)
-    print(differences.round(4).to_string())
 
 
 def steps_figure(
     panels: Sequence[Panel], last: float, title: str, subtitle: str, y_title: str, *, share: bool
 ) -> ChartFigure:
     """Panels over steps, up to the ``last``."""
-    return draw(
+    return drawn(
         Chart(
             title=title,
             subtitle=f"{subtitle} · bands: smallest to largest seed",
@@ -155,13 +154,13 @@ def steps_figure(
     )
 
 
-def redraw(name: str) -> None:
-    """Draw a picture of weights from the means of its result file."""
+def draw(name: str) -> None:
+    """The picture of weights of a result file."""
     by, order, title = PICTURES[name]
-    found = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-    rows = pd.DataFrame(found["means"])
+    kept = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    rows = pd.DataFrame(kept["means"])
     rows = pd.concat(rows[(rows[by] == one) & rows["measure"].isin(OF_WEIGHTS)] for one in order)
-    n_seeds = len(found["config"]["seeds"])
+    n_seeds = len(kept["config"]["seeds"])
     weights_figure(rows, by, title, n_seeds).save(IMAGES / f"{name}.png")
 
 
@@ -184,8 +183,3 @@ def weights_figure(rows: pd.DataFrame, by: str, title: str, n_seeds: int) -> Cha
         "ratio to the mean before training",
         share=False,
     )
-
-
-if __name__ == "__main__":
-    for picture in PICTURES:
-        redraw(picture)

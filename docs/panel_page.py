@@ -151,7 +151,7 @@ medians, and their range; minutes are these times the steps of a whole run with 
 Evaluation is not included.
 
 ```console
-$ python -m benchmarks.panel_minutes
+$ python -m benchmarks.speed panel_minutes
 ```
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import os
@@ -14,6 +15,7 @@ from dataclasses import replace
 from importlib.metadata import requires
 from itertools import product
 from pathlib import Path
+from pkgutil import resolve_name
 from types import SimpleNamespace
 
 import pandas as pd
@@ -26,11 +28,13 @@ import interp_compose as ic
 from benchmarks import (
     authors,
     cat_pooled,
-    code_outcomes,
+    common,
     fusion_outcomes,
     gpu,
+    outcomes,
     phase_diagram,
     sequence_outcomes,
+    speed,
 )
 from benchmarks.carma_outcomes import gain_by_layer
 from benchmarks.common import plain_rows, spread_of
@@ -50,12 +54,53 @@ from docs import (
 )
 from docs.measured import read
 from docs.phase_results import share
+from interp_compose import cli
 from interp_compose.papers.complexity.studies.anchors.phase import SHARES, phase_of
 from interp_compose.papers.complexity.studies.task_phases import measure
 from interp_compose.papers.complexity.studies.task_phases.measure import TaskPhasesOptions
 from interp_compose.plots.interactive import ChartFigure
 from tests.forking import outcome_of
 from tests.papers.complexity.studies import test_concept_graphs as concepts
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in outcomes.RUNS.glob("*.toml")))
+def test_what_a_run_names_is_there(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its commands are read, its functions take its options, its results have its figures."""
+    run = outcomes.settings(name)
+    commands: list[object] = []
+    monkeypatch.setattr(cli, "_run", commands.append)
+    calls = list(outcomes.calls(run))
+    for call in calls:
+        cli.main(call.split()[1:])
+    assert len(commands) == len(calls)
+    written = {word for call in calls for word in call.split() if word.startswith("out/")}
+    if calls:
+        results = [folder for _, folder in run.get("results", {}).values()]
+        assert {*results, *run.get("folders", [])} <= written
+    if "work" in run:
+        signature = inspect.signature(outcomes.function(run["work"]))
+        signature.bind(*run.get("folders", []), **run.get("options", {}))
+    for source in run.get("frames", {}).values():
+        if "by" in source:
+            assert callable(outcomes.function(source["by"]))
+    for source in run.get("pictures", {}).values():
+        result, figure = source.split(".")
+        assert figure in resolve_name(f"interp_compose:{run['results'][result][0]}").FIGURES
+    if "draw" in run:
+        inspect.signature(outcomes.function(run["draw"])).bind(name)
+
+
+def test_each_result_is_of_a_run_or_of_a_benchmark() -> None:
+    runs = {path.stem for path in outcomes.RUNS.glob("*.toml")}
+    kept = {path.stem for path in outcomes.RUNS.with_name("results").glob("*.json")} - runs
+    others = {name for name in kept if not name.startswith(tuple(speed.BENCHMARKS))}
+    assert others == {"authors"}
+
+
+def test_a_benchmark_takes_options_that_can_be_told() -> None:
+    for name in speed.BENCHMARKS:
+        for option, default in speed.taken(name).items():
+            assert isinstance(default, (str, int, tuple)), f"{name}: {option}"
 
 
 def test_answers_to_unseen_pairs_are_told_apart_by_what_they_add() -> None:
@@ -262,14 +307,12 @@ def codes() -> ic.cat.Codes:
 
 
 def test_what_codes_stand_for_is_kept_and_tabulated(monkeypatch: pytest.MonkeyPatch) -> None:
-    written: dict[str, dict[str, object]] = {}
     drawn = []
-    monkeypatch.setattr(code_outcomes, "write", written.__setitem__)
     monkeypatch.setattr(ChartFigure, "save", lambda figure, path: drawn.append(path.name))
-    monkeypatch.setattr(measured, "read", written.__getitem__)
-    code_outcomes.keep(codes(), "tiny")
-    assert list(written) == ["codes_tiny"]
-    assert drawn == ["codes_sememes_tiny.png", "codes_consistency_tiny.png"]
+    monkeypatch.setattr(ic.cat.Codes, "load", lambda folder: codes())
+    kept = outcomes.measured(outcomes.settings("codes_small"), Path())
+    monkeypatch.setattr(measured, "read", {"codes_tiny": kept}.__getitem__)
+    assert drawn == ["codes_sememes_small.png", "codes_consistency_small.png"]
     _, sememes = encoder_results.named_sememes("codes_tiny")
     assert sememes[0] == [
         "cat", "held out", "codes", "0.250 (0.250–0.250)", "0.000–0.500", "2"
@@ -311,16 +354,14 @@ def test_correlations_that_do_not_exist_are_counted() -> None:
 def test_each_distribution_of_initial_weights_has_a_file_and_pictures(
     distribution: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written: dict[str, dict[str, object]] = {}
     drawn = []
-    monkeypatch.setattr(sequence_outcomes, "write", written.__setitem__)
     monkeypatch.setattr(ChartFigure, "save", lambda figure, path: drawn.append(path.name))
     config = {**concepts.CONFIG, "distribution": distribution}
-    sequence_outcomes.keep_concepts(
-        ic.complexity.ConceptGraphs.from_runs(concepts.frames(), config)
-    )
-    (kept,) = written.values()
-    assert list(written) == [name]
+    graphs = ic.complexity.ConceptGraphs.from_runs(concepts.frames(), config)
+    monkeypatch.setattr(ic.complexity.ConceptGraphs, "load", lambda folder: graphs)
+    run = outcomes.settings(name)
+    assert ("--distribution normal" in run["calls"][0]) == (distribution == "normal")
+    kept = outcomes.measured(run, Path())
     assert {"runs", "accuracy", "judge", "summary", "failure"} < kept.keys()
     assert not {"curve", "examples"} & kept.keys()
     assert drawn == [f"{name}_{figure}.png" for figure in ("accuracy", "curve", "images")]
@@ -434,7 +475,7 @@ def test_works_are_timed_turn_about_and_compared_within_a_turn(
         order.append(name)
         clock[0] += seconds.pop(0)
 
-    monkeypatch.setattr(authors.time, "process_time", lambda: clock[0])
+    monkeypatch.setattr(common.time, "process_time", lambda: clock[0])
     theirs, ours = [9.0, 4.0, 6.0, 2.0], [9.0, 2.0, 1.0, 2.0]
     works = {"theirs": lambda: work("theirs", theirs), "ours": lambda: work("ours", ours)}
     found = authors.turns(works, 3)

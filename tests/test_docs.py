@@ -21,6 +21,7 @@ import pandas as pd
 import pytest
 
 import interp_compose
+from benchmarks import outcomes, speed
 from docs import (
     architectures,
     audit_scripts,
@@ -344,14 +345,28 @@ def test_measurements_are_those_of_the_files() -> None:
     assert f"**{overhead['median']:.2f}** ({low:.2f}–{high:.2f})" in page
 
 
-def test_runs_behind_verdicts_are_in_the_makefile_and_in_one_folder() -> None:
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8").splitlines()
+def test_runs_behind_verdicts_are_in_one_folder() -> None:
+    """Each is a command of a run in ``benchmarks/runs``, a run, or a benchmark of speed."""
+    runs = {path.stem for path in outcomes.RUNS.glob("*.toml")}
+    commands = {call for name in runs for call in outcomes.calls(outcomes.settings(name))}
+    commands |= {f"python -m benchmarks.outcomes {name}" for name in runs}
+    commands |= {f"python -m benchmarks.speed {name}" for name in speed.BENCHMARKS}
     for run in RUNS.values():
-        assert f"\t$(BIN)/{run.command}" in makefile, run.command
+        assert run.command in commands, run.command
     controls = RUNS["controls"].command
     for page in (DOCS / "measurements.md", DOCS / "carma.md"):
         text = page.read_text(encoding="utf-8")
-        assert text.count("benchmarks.carma_controls") == text.count(f"`{controls}`") == 1, page
+        mentions = text.count("benchmarks.outcomes carma_controls"), text.count(f"`{controls}`")
+        assert mentions == (1, 1), page
+
+
+def test_commands_of_benchmarks_on_the_pages_are_there() -> None:
+    runs = {path.stem for path in outcomes.RUNS.glob("*.toml")}
+    for page in DOCS.glob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        for kind, name in re.findall(r"python -m benchmarks\.(\w+) ?([\w.]*)", text):
+            known = {"outcomes": {*runs, "NAME"}, "speed": {*speed.BENCHMARKS, ""}}.get(kind)
+            assert name in known if known is not None else kind in ("authors", "gpu"), page
 
 
 def test_every_architecture_has_a_row() -> None:

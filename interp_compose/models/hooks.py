@@ -30,24 +30,32 @@ class HookLog:
         self._fired: dict[str, bool] = {}
         self._edited: set[str] = set()
         self._returned: set[str] = set()
+        self._compared: dict[str, bool] = {}
 
-    def watching(self, fn: HookFn, name: str) -> HookFn:
-        """``fn``, with a note of whether it ran and whether it edited the activation."""
+    def watching(self, fn: HookFn, name: str, *, compare: bool = False) -> HookFn:
+        """``fn``, with a note of whether it ran and whether it edited the activation; with
+        ``compare``, by the numbers before and after."""
         self._fired.setdefault(name, False)
         called = _as_called(fn, name)
+        # What is written through `.data` does not count as an edit in place.
+        compare = compare or "data" in getattr(getattr(fn, "__code__", None), "co_names", ())
 
         def hook_fn(activation: Tensor, hook: Any) -> Tensor | None:
             self._fired[name] = True
             version = _version(activation)  # an edit in place shows in its counter alone
+            before = activation.detach().clone() if compare else None
             result = called(activation, hook)
             if result is not None:
                 self._returned.add(name)
                 _check_result(result, activation, name)
                 if isinstance(result, nn.Parameter):  # a module that keeps it would take it over
                     result = result.view_as(result)
-            if activation.is_inference():  # which counts no edits in place
-                self._returned.add(name)
             in_place = _version(activation) != version
+            if before is not None:
+                in_place = in_place or not torch.equal(activation, before)
+                after = activation if result is None else result
+                changed = not torch.equal(after, before)
+                self._compared[name] = self._compared.get(name, False) or changed
             if in_place and (result is None or result is activation):
                 # Norms of TransformerLens take an edit for one by the tensor that a hook returns.
                 result = activation.view_as(activation)
@@ -75,9 +83,13 @@ class HookLog:
         return sorted(self._edited)
 
     @property
+    def unchanged(self) -> list[str]:
+        """Hook points whose activations were compared, and in every call had the same numbers."""
+        return sorted(name for name, changed in self._compared.items() if not changed)
+
+    @property
     def read(self) -> list[str]:
-        """Hook points at which every function only looked: it returned None, and edited nothing,
-        as far as that is counted."""
+        """Hook points at which every function only looked: it returned None, and edited nothing."""
         fired = {name for name, fired in self._fired.items() if fired}
         return sorted(fired - self._edited - self._returned)
 

@@ -136,7 +136,9 @@ class OpenBlocks:
         all have to fire, one is enough."""
         model, log = self._model, HookLog()
         wrapped = [
-            (name, log.watching(fn, name)) for hook, fn in fwd_hooks for name in self.matching(hook)
+            (name, log.watching(fn, name, compare=version is not None))
+            for hook, fn in fwd_hooks
+            for name in self.matching(hook)
         ]
         # TransformerLens warns of an edit that it will not use: as an error, that ends the call.
         with warnings.catch_warnings(), self._added(wrapped, version):
@@ -159,12 +161,12 @@ class OpenBlocks:
                 "the model inside the `with` block; if you did, this architecture does not pass "
                 "through that hook point, and ic.audit(model).frame lists those that fire."
             )
-        if version is not None and log.read:
+        if version is not None and log.unchanged:
             warn(
-                f"hooks on {log.read}, version {version!r}, edited nothing: they returned None and "
-                "wrote nothing into the activation. Return the edited tensor, or assign, as in "
-                "x[:, [1, 2]] = 0: x[:, [1, 2]].mul_(0) writes into a copy. Leave version out of "
-                "hooks that only read.",
+                f"hooks on {log.unchanged}, version {version!r}, edited nothing: in every call the "
+                "activation had the same numbers after them. Return the edited tensor, or assign, "
+                "as in x[:, [1, 2]] = 0: x[:, [1, 2]].mul_(0) writes into a copy. Leave version "
+                "out of hooks that only read.",
             )
 
     @contextmanager

@@ -352,16 +352,43 @@ def test_a_version_of_hooks_that_edit_nothing_is_questioned(model: LensModel) ->
         activation[:, [1, 2]] = 0
 
     clean = model(TOKENS)
-    with (
-        pytest.warns(UserWarning, match=r"version 'zeros', edited nothing: .* writes into a copy"),
-        model.hooks([(RESID, into_a_copy)], version="zeros"),
-    ):
-        assert torch.equal(model(TOKENS), clean)
+
+    def returned(activation: Tensor, hook: Any) -> Tensor:
+        into_a_copy(activation, hook)
+        return activation
+
+    def past_the_counter(activation: Tensor, hook: Any) -> None:
+        activation.data.mul_(0.5)
+
+    questioned = r"version 'zeros', edited nothing: .* writes into a copy"
+    for hook in (into_a_copy, returned, lambda activation, hook: activation * 1.0):
+        with (
+            pytest.warns(UserWarning, match=questioned),
+            model.hooks([(RESID, hook)], version="zeros"),
+        ):
+            assert torch.equal(model(TOKENS), clean)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with model.hooks([(RESID, into_it)], version="zeros"):
+            assert not torch.equal(model(TOKENS), clean)
+        with model.hooks([(RESID, past_the_counter)], version="halves"):
             assert not torch.equal(model(TOKENS), clean)
         with model.hooks([(RESID, into_a_copy)]):  # hooks that read have no version
             model(TOKENS)
         with torch.inference_mode(), model.hooks([(RESID, into_it)], version="zeros"):
             model(TOKENS)
+
+
+def test_an_edit_past_the_counter_is_discarded_by_name() -> None:
+    """OPT's patterns are shown, and what a hook writes there is not used."""
+
+    def knocked_out(pattern: Tensor, hook: Any) -> Tensor:
+        pattern.data[..., 0] = 0
+        return pattern
+
+    model = load_model(architectures.build("OPT"))
+    with (
+        pytest.raises((CapabilityError, InterventionError)),
+        model.hooks([("blocks.1.attn.hook_pattern", knocked_out)]),
+    ):
+        model(TOKENS)
