@@ -164,8 +164,8 @@ def test_a_tagger_is_named_in_the_config(model: LensModel, examples: list[Exampl
         def __call__(self, text: str) -> list[tuple[int, int, str]]:
             return nouns(text)
 
-    assert planned(model, examples, tagger=nouns).config["tagger"].endswith("nouns")
-    assert planned(model, examples, tagger=Tagger()).config["tagger"].endswith("Tagger")
+    assert planned(model, examples, tagger=nouns).config["tagger"].endswith("nouns()")
+    assert planned(model, examples, tagger=Tagger()).config["tagger"].endswith("Tagger()")
 
 
 @torch.no_grad()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pandas as pd
@@ -16,6 +17,7 @@ from interp_compose.errors import InputError
 from interp_compose.plots.chart import Chart
 from interp_compose.plots.export import page_bytes
 from interp_compose.runs.result import Result
+from interp_compose.studies.core.text import unlike
 from interp_compose.studies.saved import compare, plot
 from interp_compose.studies.saved.compare import compared_figures, differing, joined
 from interp_compose.studies.saved.read import load_result
@@ -196,3 +198,38 @@ def test_heat_maps_and_charts_of_other_axes_are_left_out() -> None:
 @pytest.mark.parametrize("text", [None, "column", "page", "5.5"])
 def test_widths_of_the_command_line(text: str | None) -> None:
     assert plot.width_of(text) == (5.5 if text == "5.5" else text)
+
+
+def test_other_examples_units_pairs_and_taggers_are_named_whatever_the_models() -> None:
+    """Each model reads its own tokens, so that their digests say nothing of two models."""
+
+    def result(tokens: list[tuple[str, int]], **config: Any) -> Result:
+        rows = [
+            {"example": 0, "position": i, "text": text, "unit": unit}
+            for i, (text, unit) in enumerate(tokens)
+        ]
+        clean = pd.DataFrame([{"prompt": "a red fox", "answer": " x"}])
+        frames = {"clean": clean, "tokens": pd.DataFrame(rows)}
+        return Result(config={"examples_sha256": str(tokens), **config}, frames=frames, versions={})
+
+    one = result([("<s>", -1), ("a", 0), (" red", 1), (" fox", 1)], model="one")
+    same = result([("a", 0), ("r", 1), ("ed", 1), ("fox", 1)], model="two")
+    other = result([("a", 0), (" red", 0), (" fox", 1)], model="two")
+    read = result([("A", 0), (" red", 0), (" fox", 1)], model="two")  # another text: no telling
+    assert unlike({"a": one, "b": same}) == unlike({"a": one, "b": read}) == ""
+    assert unlike({"a": one, "b": other}) == "settings differ: the examples' units"
+    columns = ["source", "source_phrase", "target", "target_phrase", "expected", "answer"]
+    for name, kept in (("pairs", columns), ("clean", ["text1", "text2", "target"])):
+        first, second = (
+            Result(
+                config={"pairs_sha256": text, "model": text},
+                frames={name: pd.DataFrame([dict.fromkeys(kept, text)])},
+                versions={},
+            )
+            for text in ("x", "y")
+        )
+        assert unlike({"a": first, "b": second}) == "settings differ: the examples"
+    mine = result([("a", 0)], tagger="make.<locals>.tagger()")
+    assert "'make.<locals>.tagger()' is another function in each" in unlike({"a": mine, "b": mine})
+    theirs = result([("a", 0)], tagger="en_core_web_sm 3.7.1")
+    assert unlike({"a": theirs, "b": theirs}) == ""

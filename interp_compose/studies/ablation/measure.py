@@ -300,7 +300,7 @@ def _name_of(tagger: Any) -> str | None:
     meta = getattr(tagger, "meta", None)
     if isinstance(meta, dict):
         return f"{meta.get('lang', '')}_{meta.get('name', '')} {meta.get('version', '')}"
-    return str(getattr(tagger, "__qualname__", type(tagger).__qualname__))
+    return f"{getattr(tagger, '__qualname__', type(tagger).__qualname__)}()"
 
 
 def prepare_any(

@@ -159,14 +159,56 @@ def differing(results: Mapping[str, Result]) -> dict[str, dict[str, Any]]:
 
 
 def examples_unlike(results: Iterable[Result]) -> str:
-    """What differs of the examples; an empty text where prompts, answers and their order do not."""
-    frames = [result.frames.get("clean", pd.DataFrame()) for result in results]
-    if not all({"prompt", "answer"} <= {*frame} for frame in frames):
+    """What differs of the examples or pairs; an empty text where neither their texts, answers and
+    scores do nor their order."""
+    contents = [_contents(result) for result in results]
+    if any(rows is None for rows in contents):
         return "the examples, or their order"
-    first, *others = ([*zip(one["prompt"], one["answer"], strict=True)] for one in frames)
+    first, *others = (rows or [] for rows in contents)
     if any(Counter(other) != Counter(first) for other in others):
         return "the examples"
     return "" if all(other == first for other in others) else "the order of the examples"
+
+
+CONTENTS: Final = (
+    ("clean", ("prompt", "answer")),
+    ("clean", ("text1", "text2", "target")),
+    ("pairs", ("source", "source_phrase", "target", "target_phrase", "expected", "answer")),
+)
+"""Tables of examples, and those of their columns that no model decides."""
+
+
+def _contents(result: Result) -> list[tuple[Any, ...]] | None:
+    for name, columns in CONTENTS:
+        frame = result.frames.get(name, pd.DataFrame())
+        if {*columns} <= {*frame}:
+            return [*frame[list(columns)].itertuples(index=False, name=None)]
+    return None
+
+
+def units_unlike(results: Iterable[Result]) -> bool:
+    """Whether an example that all have with the same tokens' text has other units in one."""
+    spans = [_unit_spans(result.frames.get("tokens", pd.DataFrame())) for result in results]
+    for example in set.intersection(*({*of_example} for of_example in spans)):
+        texts, units = zip(*(of_example[example] for of_example in spans), strict=True)
+        if len({*texts}) == 1 < len({*units}):
+            return True
+    return False
+
+
+def _unit_spans(tokens: pd.DataFrame) -> dict[Any, tuple[str, frozenset[tuple[int, int]]]]:
+    """The text of each example's tokens, blanks apart, and the first and last character of each
+    unit in it, so that two tokenizers can be compared."""
+    spans = {}
+    for example, rows in tokens.groupby("example") if len(tokens) else ():
+        text, ends = "", dict[int, tuple[int, int]]()
+        for token, unit in zip(rows["text"], rows["unit"], strict=True):
+            if unit < 0:
+                continue
+            start, text = len(text), text + "".join(token.split())
+            ends[unit] = (ends.get(unit, (start, 0))[0], len(text))
+        spans[example] = (text, frozenset(ends.values()))
+    return spans
 
 
 def unlike(results: Mapping[str, Result], without: Collection[str] = ()) -> str:
@@ -174,8 +216,11 @@ def unlike(results: Mapping[str, Result], without: Collection[str] = ()) -> str:
     ``without``; an empty text where none does."""
     settings = differing(results)
     texts = []
-    if "examples_sha256" in settings:  # of all that is read: tokens, units and candidates as well
+    if {"examples_sha256", "pairs_sha256"} & {*settings}:
+        # Of all that is read, tokens, units and candidates as well, which two models may not share.
         read = "" if {"model", "unit", "answers"} & {*settings} else "the examples' tokens or units"
+        if "unit" not in settings and units_unlike(results.values()):
+            read = "the examples' units"
         texts = [text for text in [examples_unlike(results.values()) or read] if text]
     for name, values in settings.items():
         if name.split()[0] in {*OF_MODELS, *without} or name.endswith("sha256"):
@@ -190,6 +235,9 @@ def unlike(results: Mapping[str, Result], without: Collection[str] = ()) -> str:
     poolings = [{*result.config.get("pooling", ())} - {*TAKEN} for result in results.values()]
     if own := sorted(set.intersection(*poolings)) if poolings else []:
         texts.append(f"maybe {own[0]!r} is another function in each: the code is not compared")
+    taggers = {str(result.config.get("tagger")) for result in results.values()}
+    if len(taggers) == 1 and (name := taggers.pop()).endswith("()"):
+        texts.append(f"maybe {name!r} is another function in each: the code is not compared")
     more = f"; and {len(texts) - MOST_TOLD} more" if len(texts) > MOST_TOLD else ""
     return f"settings differ: {'; '.join(texts[:MOST_TOLD])}{more}" if texts else ""
 
