@@ -4,6 +4,7 @@ TOML files state them."""
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -22,6 +23,12 @@ def read_toml(path: Path) -> dict[str, Any]:
         ValueError: it is no TOML.
     """
     return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def settings_of(kind: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of ``values`` that the dataclass ``kind`` has a field for."""
+    names = {each.name for each in fields(kind)}
+    return {name: value for name, value in values.items() if name in names}
 
 
 class Settings:

@@ -292,7 +292,7 @@ def test_an_interrupted_run_exits_with_130_and_resumes_to_the_same_result(
         assert "Interrupted. Run the same command again to resume." in stopped
         assert len(list((broken / "batches").glob("*.parquet"))) == 1
         assert not (broken / "manifest.json").exists()
-        assert "different run" in refused(capsys, name, broken, "--layers 1 -q")
+        assert "different run" in refused(capsys, name, broken, f"{OTHER[name][0]} -q")
     run(name, broken, "-q")
     tables = [each for each in contents(whole) if each.endswith(".csv")]
     assert tables

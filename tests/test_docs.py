@@ -508,14 +508,19 @@ def test_the_study_that_trains_of_the_step_by_step_page_works(
     monkeypatch.setattr(studies, "__path__", [*studies.__path__, str(tmp_path)])
     place = "interp_compose.papers.complexity.studies.copying"
     measure, options = import_module(f"{place}.measure"), import_module(f"{place}.options")
-    run = options.CopyTraining(epochs=2, max_steps=6, n_curve=20)
+    run = options.CopyTraining(epochs=20, max_steps=60, n_looks=3, n_curve=20)
     given: dict[str, Any] = {"seeds": 1, "where": "here"}
-    copies = measure.copying([5], [1, 2], tmp_path / "out", run=run, progress=False, **given)
+    copies = measure.copying([0.3, 0.7], [5], tmp_path / "out", run=run, progress=False, **given)
     assert copies.frames["accuracy"]["n"].tolist() == [100, 100]
+    learned = copies.frames["runs"]
+    assert (learned["last_loss"] < 0.9 * learned["first_loss"]).all()
+    assert sorted(set(copies.frames["curve"]["step"])) == [0, 20, 40, 60]
+    assert "γ 0.7" in copies.sentences()[0]
+    assert "γ 0.3" in copies.summary()
     assert set(copies.figures()) == {"copies_curve"}
     command = options.CopyCommand(
         letters="5",
-        heads="1,2",
+        gammas="0.3,0.7",
         run=run,
         grid=options.GridOptions(**given),
         output=Output(out=tmp_path / "out", quiet=True),
@@ -524,7 +529,7 @@ def test_the_study_that_trains_of_the_step_by_step_page_works(
     pd.testing.assert_frame_equal(again.frames["runs"], copies.frames["runs"])
     assert type(again).load(tmp_path / "out").summary() == copies.summary()
     with pytest.raises(interp_compose.errors.OptionError, match="letters holds 5 twice"):
-        measure.copying([5, 5], [1], tmp_path / "other", run=run, progress=False, **given)
+        measure.copying([0.5], [5, 5], tmp_path / "other", run=run, progress=False, **given)
     for name in [name for name in sys.modules if "studies.copying" in name]:
         del sys.modules[name]
 

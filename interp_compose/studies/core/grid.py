@@ -263,8 +263,8 @@ def numbers(text: str, name: str) -> list[float]:
     return values
 
 
-def checked(values: Sequence[float | int], name: str) -> list[float]:
-    """A grid's axis: finite numbers of 0 or more, none twice, at least one.
+def checked(values: Sequence[float | int], name: str, *, whole: bool = False) -> list[float]:
+    """A grid's axis: finite numbers of 0 or more, none twice, at least one; ``whole`` ones.
 
     Raises:
         OptionError: names the value.
@@ -276,6 +276,8 @@ def checked(values: Sequence[float | int], name: str) -> list[float]:
     for value in values:
         if not math.isfinite(value):
             raise OptionError(f"{name} holds {value!r}: expected finite numbers")
+        if whole and value != int(value):
+            raise OptionError(f"{name} holds {value:g}: expected whole numbers")
     if min(values) < 0:
         raise OptionError(f"{name} holds {min(values):g}: expected 0 or more")
     axis = [float(value) for value in values]

@@ -35,7 +35,7 @@ def places_of(
     """
     decays = checked(weight_decays, "weight_decays")
     rates = [None] if init_rates is None else checked(init_rates, "init_rates")
-    each = [None] if sizes is None else [int(size) for size in checked(sizes, "sizes")]
+    each = [None] if sizes is None else [int(size) for size in checked(sizes, "sizes", whole=True)]
     return [
         {"init_rate": rate, "weight_decay": decay, "size": size, "seed": seed}
         for seed in seeds_of(options)

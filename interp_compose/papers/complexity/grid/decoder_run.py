@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from dataclasses import asdict, dataclass
 
 import torch
 from jaxtyping import Float
@@ -14,9 +13,11 @@ from torch import Tensor
 
 from interp_compose.errors import OptionError
 from interp_compose.papers.complexity.models.init import InitRates, init_scales
+from interp_compose.papers.shared.grid.options import looking
 from interp_compose.papers.shared.models.decoder import DecoderConfig, SmallDecoder
 from interp_compose.probes.condensation import mean_abs_cosine
 from interp_compose.probes.rank import stable_rank
+from interp_compose.settings import settings_of
 from interp_compose.training.config import TrainConfig
 
 
@@ -39,7 +40,7 @@ class DecoderRun:
 
     def shape(self, *, d_vocab: int, n_ctx: int) -> DecoderConfig:
         """The model's shape."""
-        given = _of(self, DecoderConfig)
+        given = settings_of(DecoderConfig, asdict(self))
         return DecoderConfig(**given | {"d_vocab": d_vocab, "n_ctx": n_ctx})
 
     def train_config(self, lengths: Sequence[int]) -> TrainConfig:
@@ -52,9 +53,9 @@ class DecoderRun:
         for name, value in looks.items():
             if value < 1:
                 raise OptionError(f"{name}={value!r}: expected 1 or more")
-        config = TrainConfig(**_of(self, TrainConfig))
+        config = TrainConfig(**settings_of(TrainConfig, asdict(self)))
         total = config.total_steps(len(lengths), lengths)
-        return replace(config, evaluate_every=max(1, -(-total // looks["n_looks"])))
+        return looking(config, total, looks["n_looks"])
 
     def check_shape(self, shape: DecoderConfig) -> None:
         """Refuse a shape, or an init rate, that cannot be."""
@@ -62,11 +63,6 @@ class DecoderRun:
             model = SmallDecoder(shape)
         if self.init_rate is not None:
             init_scales(model, InitRates(*[self.init_rate] * 4))
-
-
-def _of(run: DecoderRun, kind: type) -> dict[str, Any]:
-    names = {each.name for each in fields(kind)}
-    return {name: value for name, value in asdict(run).items() if name in names}
 
 
 @torch.no_grad()

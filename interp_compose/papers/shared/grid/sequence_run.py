@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from interp_compose.errors import NonFiniteError
+from interp_compose.errors import ModelError, NonFiniteError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.own_folder import save_model
 from interp_compose.papers.shared.grid.sequence_data import SequenceData
@@ -114,7 +114,15 @@ def trained(
 
     Parameters, seconds a step (median), the loss of each step, and the tables of the objective's
     evaluations.
+
+    Raises:
+        ModelError: every matrix is 0, as that of a model whose weights were not drawn.
     """
+    if not any(bool(weight.any()) for weight in model.parameters() if weight.ndim > 1):
+        raise ModelError(
+            f"every matrix of the {type(model).__name__} is 0, from which none of them can be "
+            "learned; draw its weights first, as with init_weights(model, rate, seed=seed)"
+        )
     model.to("cuda" if torch.cuda.is_available() else "cpu")
     recorder = Recorder()
     trainer = kind(model, objective, config, recorder=recorder)

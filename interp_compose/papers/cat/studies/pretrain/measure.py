@@ -44,7 +44,7 @@ from interp_compose.papers.cat.training.several_processes import (
     lead,
     leading,
 )
-from interp_compose.papers.shared.grid.options import TokenBatches
+from interp_compose.papers.shared.grid.options import TokenBatches, looking
 from interp_compose.papers.shared.grid.sequence_run import keep_run, trained
 from interp_compose.papers.shared.grid.start import check_shape_left_out, keep_start, kept_start
 from interp_compose.papers.shared.models.shape import DecoderShape
@@ -364,7 +364,7 @@ class PretrainingRun(EncoderTraining):
             seed=self.seed,
         )
         total = config.total_steps(len(lengths), lengths)
-        return replace(config, evaluate_every=max(1, -(-total // self.n_looks)))
+        return looking(config, total, self.n_looks)
 
     def weights(self) -> CatWeights:
         """Of CAT's losses."""

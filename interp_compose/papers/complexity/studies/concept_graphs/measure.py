@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,6 +43,7 @@ from interp_compose.papers.complexity.tasks.concept_images import (
 )
 from interp_compose.papers.complexity.tasks.concept_judge import degraded, judge
 from interp_compose.papers.complexity.training.images import Denoising
+from interp_compose.papers.shared.grid.options import looking
 from interp_compose.papers.shared.grid.sequence_run import trained
 from interp_compose.papers.works import WORKS
 from interp_compose.plots.images import png_of
@@ -187,8 +188,7 @@ class ConceptRun(ImageTraining):
             clip=None,
             seed=self.seed,
         )
-        interval = max(1, -(-config.total_steps(self.samples) // self.n_looks))
-        return replace(config, evaluate_every=interval)
+        return looking(config, config.total_steps(self.samples), self.n_looks)
 
     def check(self) -> None:
         """Refuse what cannot be trained, before anything is."""

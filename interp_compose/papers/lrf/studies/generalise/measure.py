@@ -25,6 +25,7 @@ from interp_compose.papers.lrf.studies.generalise.options import (
 from interp_compose.papers.lrf.studies.generalise.reads import WatchedSequence
 from interp_compose.papers.lrf.studies.generalise.result import Generalisation
 from interp_compose.papers.shared.grid.finished import finished_of_seed
+from interp_compose.papers.shared.grid.options import looking
 from interp_compose.papers.shared.grid.sequence_data import (
     SequenceData,
     check_measured,
@@ -208,7 +209,7 @@ class SequenceRun(SequenceTraining):
             beta2=0.98,
         )
         total = config.total_steps(len(lengths), lengths)
-        return replace(config, evaluate_every=max(1, -(-total // self.n_looks)))
+        return looking(config, total, self.n_looks)
 
 
 def _changes(model: str) -> dict[str, Any]:
