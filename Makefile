@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 BIN3 := .venv-tl3/bin
 
-.PHONY: venv demo explore test check test-tl3 test-newest test-gpu gpu-packages bench docs clean
+.PHONY: venv demo explore test check test-tl3 test-newest test-gpu test-gpu-dry gpu-packages bench docs clean
 
 venv: .venv/.ready
 .venv/.ready: pyproject.toml constraints.txt
@@ -23,7 +23,7 @@ explore: venv
 	$(BIN)/python -m docs.explore_page out/explore.html
 
 test: venv
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not docs'
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not docs and not gpu_dry'
 
 check: venv
 	$(BIN)/ruff check .
@@ -46,6 +46,10 @@ test-newest: venv
 
 test-gpu: venv
 	$(BIN)/python -m pytest -m gpu
+
+# What benchmarks.gpu measures, in small, on the CPU: one minute.
+test-gpu-dry: venv
+	$(BIN)/python -m pytest -m gpu_dry tests/test_benchmarks.py
 
 # out/packages.tar.xz (30 MB; the wheels would be 86): what benchmarks.gpu needs on a machine without a network that has
 # Python 3.12, torch and the usual packages (accelerate, numpy, pandas, pytest, scikit-learn, tokenizers and their like).

@@ -572,6 +572,7 @@ def test_sections_are_kept_stopped_and_gone_on_with(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.gpu_dry
 def test_all_that_is_measured_of_a_gpu_runs_in_small_on_a_cpu(tmp_path: Path) -> None:
     """But for the tests marked gpu, which are only counted here."""
     names = [name for name in gpu.SECTIONS if name != "tests"]

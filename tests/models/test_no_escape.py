@@ -8,8 +8,8 @@ import gc
 import io
 import pickle
 import warnings
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
@@ -347,9 +347,18 @@ def test_a_bridge_that_was_copied_is_loaded_as_one_of_its_own() -> None:
 # ---- what a call leaves ----------------------------------------------------------------------
 
 
-def _live() -> set[int]:
+@contextmanager
+def _nothing_stays() -> Iterator[None]:
+    """No tensor that the block makes can be reached after it. What was there before is set aside,
+    so that the collector does not go through it."""
     gc.collect()
-    return {id(one) for one in gc.get_objects() if isinstance(one, Tensor)}
+    gc.freeze()
+    try:
+        yield
+        gc.collect()
+        assert not [one for one in gc.get_objects() if issubclass(type(one), Tensor)]
+    finally:
+        gc.unfreeze()
 
 
 @pytest.mark.tl3
@@ -364,9 +373,14 @@ def test_nothing_of_a_call_stays_when_its_outputs_are_gone(name: str) -> None:
     ]
     for call in calls:
         call()  # what is made once: proofs, buffers
-        before = _live()
-        call()
-        assert not _live() - before
+        with _nothing_stays():
+            call()
+
+
+def test_what_a_call_leaves_is_seen() -> None:
+    kept = []
+    with pytest.raises(AssertionError), _nothing_stays():
+        kept.append(torch.ones(1))
 
 
 # ---- edits that reach less than they seem to --------------------------------------------------
