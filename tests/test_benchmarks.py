@@ -646,8 +646,19 @@ def test_what_a_machine_without_a_network_is_brought_is_pinned() -> None:
     pins = (gpu.ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     assert carried <= {canonicalize_name(line.partition("==")[0]) for line in pins}
     there = {
-        *("accelerate", "einops", "filelock", "huggingface-hub", "jaxtyping", "lazy-loader"),
-        *("matplotlib", "numpy", "packaging", "pandas", "pillow", "protobuf", "pyarrow", "rich"),
+        *("accelerate", "einops", "filelock", "huggingface-hub", "jaxtyping", "jinja2"),
+        *(
+            "lazy-loader",
+            "markupsafe",
+            "matplotlib",
+            "numpy",
+            "packaging",
+            "pandas",
+            "pillow",
+            "protobuf",
+            "pyarrow",
+            "rich",
+        ),
         *("safetensors", "scikit-learn", "scipy", "sentencepiece", "tokenizers", "torch", "tqdm"),
         "typing-extensions",
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Final
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
@@ -14,6 +15,9 @@ from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import adapter_states
 from interp_compose.runs.checksums import check_listed, check_sums, write_sums
 from interp_compose.runs.files import write_safetensors
+
+ABOUT: Final = "interp_compose"
+"""The entry of a file's metadata that says of which model the weights are, in JSON."""
 
 
 @public
@@ -38,9 +42,9 @@ def write_weights(model: LensModel, path: Path) -> str:
         name: tensor.detach().to("cpu").contiguous().clone()
         for name, tensor in model.state_dict().items()
     }
-    metadata = {"architecture": model.architecture, "name": model.name}
-    if adapters := _adapters(model):
-        metadata["adapters"] = adapters
+    about = {"architecture": model.architecture, "name": model.name, "adapters": _adapters(model)}
+    # One entry: safetensors writes several in any order, and the same weights are the same bytes.
+    metadata = {ABOUT: json.dumps(about)}
     return write_safetensors(state, path.parent, lambda sha: path.name, metadata)[1]
 
 
@@ -56,11 +60,13 @@ def load_weights(model: LensModel, path: str | Path) -> None:
     """
     path = _named(path)
     verify_weights(path)
-    read_weights(model, path)
+    name = read_weights(model, path)
+    model.name = name or f"{model.name}, weights of {path.name}"
 
 
-def read_weights(model: LensModel, path: Path) -> None:
-    """Put weights that were checked already into ``model``.
+def read_weights(model: LensModel, path: Path) -> str:
+    """Put weights that were checked already into ``model``; the name of the model that they were
+    saved from, where the file has it.
 
     Raises:
         CorruptFileError, InputError: as :func:`load_weights`.
@@ -68,17 +74,19 @@ def read_weights(model: LensModel, path: Path) -> None:
     try:
         state = load_file(path, device=str(model.device))
         with safe_open(path, "pt") as file:
-            metadata = file.metadata() or {}
+            metadata = file.metadata() or {}  # of earlier files an entry for each
     except SafetensorError as broken:
         raise CorruptFileError(f"{path} is no safetensors file ({broken})") from broken
-    if metadata.get("adapters", "") != _adapters(model):
+    about = json.loads(metadata[ABOUT]) if ABOUT in metadata else metadata
+    if about.get("adapters", "") != _adapters(model):
         raise InputError(
             f"{path.name} was saved with adapters in another state than those of {model.name!r} "
             "(merged, disabled, active or scaled otherwise), with which the same weights are "
             "another model; bring them into that state first."
         )
     model.load_state_dict(state)
-    model.name = metadata.get("name") or f"{model.name}, weights of {path.name}"
+    name: str = about.get("name", "")
+    return name
 
 
 def _adapters(model: LensModel) -> str:

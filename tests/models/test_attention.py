@@ -182,7 +182,7 @@ def test_a_copy_inside_a_block_is_refused() -> None:
     with mask_attention(model, keys=2):
         run(model, TOKENS)
         with pytest.raises(
-            InterventionError, match="edit of the attention of layer 0 is inside a `with` block"
+            InterventionError, match="intervention at keys is inside a `with` block"
         ):
             copy.deepcopy(model.lens)
         with pytest.raises(InterventionError, match="a copy of the model|which a copy"):
