@@ -199,14 +199,14 @@ def test_a_version_says_what_a_hook_computes(small: LensModel, tmp_path: Path) -
             return curve(small, folder)
 
     with pytest.raises(KeyboardInterrupt):
-        run(1.0, "strength 1", tmp_path, calls=1)
+        run(2.0, "strength 2", tmp_path, calls=1)
     assert any(tmp_path.glob("*.parquet"))
     with pytest.raises(ic.errors.InputError, match="holds batches of a different run"):
         run(3.0, "strength 3", tmp_path)
-    resumed = run(1.0, "strength 1", tmp_path)
-    whole = run(1.0, None, None)
+    resumed = run(2.0, "strength 2", tmp_path)
+    whole = run(2.0, None, None)
     assert resumed.frames["clean"].equals(whole.frames["clean"])
-    assert resumed.config["active_hooks"] == [f"{name} (strength 1)"]
+    assert resumed.config["active_hooks"] == [f"{name} (strength 2)"]
     assert whole.config["active_hooks"] == [name]
     with pytest.raises(
         InterventionError, match=r"resume=.*name of a hook or function does not tell.*version="
