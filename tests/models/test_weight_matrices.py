@@ -326,6 +326,8 @@ def test_matrices_of_a_block_that_composes() -> None:
 @pytest.mark.parametrize("side", ["encoder", "decoder", "shared"])
 def test_a_table_that_no_stack_looks_up_is_not_shown(side: str) -> None:
     """T5's stacks have an embedding each, tied to the one that TransformerLens shows."""
+    if version("transformer-lens").startswith("3."):
+        pytest.skip("encoder–decoders need transformer-lens 4")
     whole: Any = architectures.build("T5")
     tied = load_model(whole)
     assert torch.equal(tied.weight("W_E"), whole.encoder.embed_tokens.weight)
