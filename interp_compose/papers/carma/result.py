@@ -205,7 +205,7 @@ class Comparison(StudyResult):
         return [*super().notes, *cautions(self)]
 
     def sentences(self) -> list[str]:
-        """Every verdict."""
+        """A sentence for each verdict, the most telling first."""
         seeds = len(set(self.frames["accuracy"]["seed"]))
         lines = [f"{subject}: {sentence}." for subject, sentence in verdicts(self)]
         if not lines:

@@ -313,7 +313,7 @@ def _loss(model: LensModel, tokens: Tensor) -> Outcome:
 
 
 class _Expected(Exception):
-    """Raised by a hook."""
+    """The error that a hook of the check raises, and that has to arrive."""
 
 
 def _compiled(model: LensModel, tokens: Tensor) -> Outcome:

@@ -363,7 +363,7 @@ class AnswerTargets:
 
     @classmethod
     def of(cls, items: Sequence[PreparedExample], device: torch.device) -> AnswerTargets:
-        """On ``device``."""
+        """The answers of ``items``, padded on the left by -1, on ``device``."""
         candidates = stacked([item.candidates for item in items])
         longest = max(len(item.answer_ids) for item in items)
         answers = [(-1,) * (longest - len(item.answer_ids)) + item.answer_ids for item in items]

@@ -86,7 +86,7 @@ class StudyResult(Result):
 
     @property
     def exit_status(self) -> int:
-        """Of the command that made it."""
+        """What the study's command ends with: 0, or 1 where an audit has findings."""
         return 0
 
     @classmethod

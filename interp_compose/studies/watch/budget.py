@@ -43,7 +43,7 @@ class Budget:
 
     @property
     def training(self) -> float:
-        """T."""
+        """T: seconds since the start, without those of watching."""
         return self.clock() - self._began - self.watching
 
     def allows(self, training: float) -> bool:

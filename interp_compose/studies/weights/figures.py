@@ -71,7 +71,7 @@ def complexity_figure(
 
 
 def _number(row: Mapping[Hashable, Any] | None, measure: str) -> float | None:
-    """As it is drawn."""
+    """The number that a cell shows."""
     if row is None:
         return None
     return float(row[measure] / (row[REFERENCES[measure]] if measure in REFERENCES else 1))

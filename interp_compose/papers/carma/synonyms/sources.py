@@ -138,7 +138,7 @@ class ThesaurusSource:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Name and size."""
+        """Its name and its number of words, for the result."""
         return {"name": self.name, "words": len(self.mapping), "check_sentiment": False}
 
     def candidates(self, word: str, pos: str | None) -> tuple[Candidate, ...]:

@@ -365,7 +365,7 @@ def _shares_of(text: str) -> list[float]:
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedRun:
-    """Everything that decides a run."""
+    """The configuration of a run: its hash names the run's folder."""
 
     encoder: str
     """The folder's name among the runs of `pretrain`."""

@@ -67,7 +67,7 @@ class Tuning:
 
 
 def target_of(items: Sequence[LabelledText]) -> Target:
-    """Classes or scores."""
+    """The numbers of the classes, or the scores, of these texts."""
     return np.array([item.target for item in items], dtype=float)
 
 

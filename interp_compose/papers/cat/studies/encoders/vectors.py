@@ -32,7 +32,7 @@ class Texts:
 
     @property
     def lengths(self) -> list[int]:
-        """Tokens of each."""
+        """Tokens of each text, which batches are sorted by."""
         return [len(ids) for ids, _ in self.rows]
 
     def batch(self, indices: Int[np.ndarray, "example"]) -> tuple[Tensor, Tensor, Tensor]:
@@ -40,7 +40,7 @@ class Texts:
         return _padded(self.model, [self.rows[i] for i in indices])
 
     def some(self, indices: Int[np.ndarray, "example"]) -> Texts:
-        """These alone."""
+        """The texts at ``indices`` alone."""
         return Texts(self.model, [self.rows[i] for i in indices], self.cut[indices])
 
 
@@ -74,11 +74,11 @@ class Scaled:
 
     @property
     def lengths(self) -> list[int]:
-        """Each is one."""
+        """A vector counts as one token."""
         return [1] * len(self.values)
 
     def batch(self, indices: Int[np.ndarray, "example"]) -> tuple[Tensor]:
-        """These."""
+        """The vectors ``[example d]`` at ``indices``."""
         return (self.values[torch.from_numpy(indices)],)
 
 

@@ -329,7 +329,7 @@ class _Writer:
         return len(self.starts) - 1
 
     def add(self, sentences: Iterable[list[int]]) -> None:
-        """One document."""
+        """The sentences of one document, behind those before."""
         n_starts = len(self.starts)
         for ids in sentences:
             if ids:

@@ -272,7 +272,7 @@ def _check_models(
 @public
 @dataclass(frozen=True, kw_only=True)
 class PretrainingRun(EncoderTraining):
-    """Everything that decides a run."""
+    """The configuration of a run: its hash names the run's folder."""
 
     data: str
     """Digest of the data, kept beside the runs."""

@@ -162,7 +162,7 @@ def judged(side: int) -> pd.DataFrame:
 @public
 @dataclass(frozen=True, kw_only=True)
 class ConceptRun(ImageTraining):
-    """Everything that decides a run."""
+    """The configuration of a run: its hash names the run's folder."""
 
     channels: Sequence[int] = ImageTraining.channels  # type: ignore[assignment]
     """As those of :class:`ImageTraining`; a list where it was read from a file."""

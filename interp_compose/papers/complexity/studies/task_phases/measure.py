@@ -195,7 +195,7 @@ def _shape_of(config: DecoderConfig) -> dict[str, object]:
 @public
 @dataclass(frozen=True, kw_only=True)
 class TaskRun(DecoderRun, TaskTraining):
-    """Everything that decides a run."""
+    """The configuration of a run: its hash names the run's folder."""
 
     start: str = ""
     """Digest of the model that is fine-tuned, kept beside the runs; empty: from scratch."""

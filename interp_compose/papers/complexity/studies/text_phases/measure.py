@@ -134,7 +134,7 @@ def _grid(
 @public
 @dataclass(frozen=True, kw_only=True)
 class TextRun(DecoderRun, TextTraining):
-    """Everything that decides a run."""
+    """The configuration of a run: its hash names the run's folder."""
 
     def training(self, data: TextData) -> Integer[np.ndarray, "token"]:
         """The tokens of this run; those of a larger size begin with those of a smaller.

@@ -167,7 +167,7 @@ def _grid(
 @public
 @dataclass(frozen=True, kw_only=True)
 class SequenceRun(SequenceTraining):
-    """Everything that decides a run."""
+    """The configuration of a run: its hash names the run's folder."""
 
     data: str
     """Digest of the data, which :func:`.sequence_data.keep` wrote beside the runs."""
