@@ -1,4 +1,4 @@
-"""What runs at our scale found, for the pages' tables: ``python -m benchmarks.outcomes NAME …``.
+"""Results of runs at our scale, for the pages' tables: ``python -m benchmarks.outcomes NAME …``.
 
 A run is a file ``benchmarks/runs/NAME.toml``; what it measures goes into ``results/NAME.json``,
 pictures into ``docs/images``. ``--out`` is the folder of all runs' folders: it takes the place of
@@ -36,10 +36,10 @@ from pkgutil import resolve_name
 from typing import Any, Final
 
 import pandas as pd
-import tomllib
 
 from benchmarks.common import IMAGES, machine, plain_rows, write
 from interp_compose import cli
+from interp_compose.settings import read_toml
 
 RUNS: Final = Path(__file__).parent / "runs"
 TIMES: Final = ("seconds", "step_seconds")
@@ -66,8 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def settings(name: str) -> dict[str, Any]:
-    """Of a run, by its name."""
-    return tomllib.loads((RUNS / f"{name}.toml").read_text(encoding="utf-8"))
+    """What the file of a run states."""
+    return read_toml(RUNS / f"{name}.toml")
 
 
 def calls(run: Mapping[str, Any]) -> Iterator[str]:
@@ -84,8 +84,8 @@ def placed(word: str, out: Path) -> str:
 
 def function(name: str) -> Callable[..., Any]:
     """A function of this folder, named as ``module:function``."""
-    found: Callable[..., Any] = resolve_name(f"benchmarks.{name}")
-    return found
+    resolved: Callable[..., Any] = resolve_name(f"benchmarks.{name}")
+    return resolved
 
 
 def measured(run: Mapping[str, Any], out: Path) -> dict[str, Any]:

@@ -60,8 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def function(name: str) -> Callable[..., Measured]:
     """What measures."""
-    found: Callable[..., Measured] = resolve_name(BENCHMARKS[name])
-    return found
+    resolved: Callable[..., Measured] = resolve_name(BENCHMARKS[name])
+    return resolved
 
 
 def taken(name: str) -> dict[str, Any]:

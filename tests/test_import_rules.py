@@ -155,6 +155,15 @@ def test_inside_a_study_imports_run_one_way() -> None:
     assert {pair for pair in seen if set(pair) <= shapes} <= allowed
 
 
+def test_a_class_name_means_one_thing_in_the_package() -> None:
+    places: dict[str, list[str]] = {}
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(_name(path))
+    assert not {name: files for name, files in places.items() if len(files) > 1}
+
+
 def test_the_help_is_printed_without_heavy_packages() -> None:
     code = "import sys, interp_compose.cli as c; c._parsed(['cap']); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

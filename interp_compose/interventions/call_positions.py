@@ -125,9 +125,8 @@ class CallPositions:
         self._of_call: Tensor | None = None
         self._prompt: Tensor | None = None  # flags of a prompt that bypassed the surface
         self._cached = 0  # positions in the cache from which such a call goes on
-        self._mask: Tensor | None = (
-            None  # the attention mask [batch pos] that such a call was given
-        )
+        # the attention mask [batch pos] that such a call was given
+        self._mask: Tensor | None = None
         self.chosen = False
 
     @contextmanager

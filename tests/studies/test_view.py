@@ -7,7 +7,7 @@ import math
 import pandas as pd
 
 from interp_compose.studies.core.text import Column
-from interp_compose.studies.core.view import LARGEST, LAST, Question, View
+from interp_compose.studies.core.view import LARGEST, LAST, StudyQuestion, View
 
 OVER_SEEDS = {"mean": 0.5, "smallest": 0.25, "largest": 0.75, "n": 40, "n_seeds": 3}
 FRAME = pd.DataFrame(
@@ -58,7 +58,7 @@ def test_a_view_shows_the_rows_and_columns_that_it_names() -> None:
 
 def test_a_question_is_answered_at_its_place() -> None:
     at = {"size": LARGEST, "kind": "all"}
-    question = Question("which is right, of {size:,}", by="setting", at=at, limits="So far.")
+    question = StudyQuestion("which is right, of {size:,}", by="setting", at=at, limits="So far.")
     asked, difference, limits = question.sentences(FRAME, DIFFERENCES)
     assert asked == (
         "Asked: which is right, of 2,000; a: 0.500 (0.250 to 0.750 over 3 seeds); "
@@ -66,13 +66,13 @@ def test_a_question_is_answered_at_its_place() -> None:
     )
     assert "+0.100 [−0.100, +0.300]" in difference
     assert limits == "So far."
-    last = Question("of {size}", by="setting", at={"size": LAST, "kind": "all"}, percent=True)
+    last = StudyQuestion("of {size}", by="setting", at={"size": LAST, "kind": "all"}, percent=True)
     assert "−90.000" in last.sentences(FRAME, DIFFERENCES)[1]
     assert last.sentences(FRAME, DIFFERENCES)[0].count("50.0 %") == 2
 
 
 def test_encoders_are_named_by_their_model_and_output() -> None:
     frame = pd.DataFrame([{"model": "cat", "output": "comp", **OVER_SEEDS}])
-    asked, limits = Question("how", by="reading").sentences(frame, DIFFERENCES[:0])
+    asked, limits = StudyQuestion("how", by="reading").sentences(frame, DIFFERENCES[:0])
     assert asked.startswith("Asked: how; cat comp: 0.500")
     assert "Seeds vary" in limits

@@ -28,7 +28,7 @@ from interp_compose.studies.core.options import Execution, GridOptions, Output
 from interp_compose.studies.core.output import check_folder, check_larger, write_result
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.view import Question, View
+from interp_compose.studies.core.view import StudyQuestion, View
 
 R = TypeVar("R", bound=StudyResult)
 ResultT = TypeVar("ResultT", bound="GridResult")
@@ -117,7 +117,7 @@ class GridResult(StudyResult):
     RUNS: ClassVar[tuple[str, ...]] = ("runs/ (weights and history of each)",)
     VIEW: ClassVar[View]
     """The columns that the summary shows of the tables ``summary`` and ``differences``."""
-    QUESTION: ClassVar[Question | None] = None
+    QUESTION: ClassVar[StudyQuestion | None] = None
     """What those tables answer, in sentences."""
 
     @classmethod

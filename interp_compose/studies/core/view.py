@@ -64,7 +64,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Question:
+class StudyQuestion:
     """What a study asks, answered by the rows of one place and by the largest difference there.
 
     Attributes:

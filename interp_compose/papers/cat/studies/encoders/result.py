@@ -14,7 +14,7 @@ from interp_compose.papers.shared.grid.shares import differences_of_readings, su
 from interp_compose.studies.core.grid import GridResult
 from interp_compose.studies.core.tables import Table
 from interp_compose.studies.core.text import LIMITS, Column, counted
-from interp_compose.studies.core.view import FIRST, Question, View
+from interp_compose.studies.core.view import FIRST, StudyQuestion, View
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -99,7 +99,7 @@ class EncoderScores(GridResult):
             Column("n", "n", ">8,"),
         ),
     )
-    QUESTION = Question(
+    QUESTION = StudyQuestion(
         "how well vectors of pre-trained encoders serve {task} ({subset}, {metric}, {embedding}, "
         "n {n:,})",
         by="reading",

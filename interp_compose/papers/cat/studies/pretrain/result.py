@@ -14,7 +14,7 @@ from interp_compose.papers.shared.grid.shares import differences_of_readings, su
 from interp_compose.studies.core.grid import GridResult
 from interp_compose.studies.core.tables import Table
 from interp_compose.studies.core.text import LIMITS, Column, decimal
-from interp_compose.studies.core.view import Question, View
+from interp_compose.studies.core.view import StudyQuestion, View
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -123,7 +123,7 @@ class Pretrained(GridResult):
             Column("ms a step", "step_seconds", ">11.1f", 1e3),
         ),
     )
-    QUESTION = Question(
+    QUESTION = StudyQuestion(
         "how well encoders predict {n:,} masked tokens of held-out documents (nats a token)",
         by="reading",
         at={"measure": "masked_loss"},

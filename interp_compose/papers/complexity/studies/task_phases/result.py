@@ -23,7 +23,7 @@ from interp_compose.papers.shared.grid.shares import ALL, differences_of, shares
 from interp_compose.studies.core.grid import GridResult
 from interp_compose.studies.core.tables import Table
 from interp_compose.studies.core.text import Column
-from interp_compose.studies.core.view import LARGEST, LAST, Question, View
+from interp_compose.studies.core.view import LARGEST, LAST, StudyQuestion, View
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -84,7 +84,7 @@ class TaskPhases(GridResult):
         ),
         where=f"kind == '{ALL}'",
     )
-    QUESTION = Question(
+    QUESTION = StudyQuestion(
         "whether a small initialisation, or more weight decay, makes a decoder find the rule; "
         "right of split {split}, after {size:,} training sequences",
         by="setting",

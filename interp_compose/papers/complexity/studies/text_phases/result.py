@@ -24,7 +24,7 @@ from interp_compose.papers.shared.grid.shares import differences_of, summary_of
 from interp_compose.studies.core.grid import GridResult
 from interp_compose.studies.core.tables import Table
 from interp_compose.studies.core.text import LIMITS, Column
-from interp_compose.studies.core.view import LARGEST, Question, View
+from interp_compose.studies.core.view import LARGEST, StudyQuestion, View
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -95,7 +95,7 @@ class TextPhases(GridResult):
         scale=1.0,
         digits=3,
     )
-    QUESTION = Question(
+    QUESTION = StudyQuestion(
         "whether a small initialisation, or more weight decay, lowers the perplexity of held-out "
         "text; after {size:,} training tokens",
         by="setting",

@@ -18,7 +18,7 @@ from interp_compose.papers.shared.grid.shares import (
 from interp_compose.studies.core.grid import GridResult
 from interp_compose.studies.core.tables import Table
 from interp_compose.studies.core.text import Column
-from interp_compose.studies.core.view import LAST, Question, View
+from interp_compose.studies.core.view import LAST, StudyQuestion, View
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -97,7 +97,7 @@ class Generalisation(GridResult):
         ),
         where=f"kind == '{ALL}'",
     )
-    QUESTION = Question(
+    QUESTION = StudyQuestion(
         "what encoder–decoders get right of {n:,} sequences that training does not show, split "
         "{split}",
         by="model",
