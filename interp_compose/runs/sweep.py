@@ -44,6 +44,8 @@ from interp_compose.runs.workers import PROGRESS, Process, claimed, perform, sup
 
 REDRAW: Final = 1.0
 """Seconds after which the bar is drawn though nothing happened."""
+COUNTING: Final = 10
+"""The runs are counted again after this many times of what the last count took."""
 
 
 class Progress:
@@ -70,10 +72,10 @@ class Progress:
         self.show(0)
 
     def show(self, running: int, share: float = 0.0) -> None:
-        """Count the runs that are finished, if that takes a tenth of the time at most; draw the bar
-        where a number changed, and once a second for the time and for ``share``, how much of the
-        running ones is done."""
-        if time.monotonic() - self._counted >= 10 * self._took:
+        """Count the runs that are finished (see :data:`COUNTING`); draw the bar where a number
+        changed, and once a second for the time and for ``share``, how much of the running ones is
+        done."""
+        if time.monotonic() - self._counted >= COUNTING * self._took:
             self._count()
         counts = {"done": self.done, "running": running, "failed": self.failed}
         if counts == self._shown and time.monotonic() - self._drawn < REDRAW:

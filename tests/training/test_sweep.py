@@ -292,8 +292,12 @@ def test_many_at_once(tmp_path: Path, ledger: Path) -> None:
 
 
 def test_a_bar_counts_done_running_and_failed(
-    tmp_path: Path, ledger: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    ledger: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setattr("interp_compose.runs.sweep.COUNTING", 0)
     configs = [{"n": 1}, {"n": 2, "mood": "raise"}]
     with pytest.warns(UserWarning, match="1 of 2 runs failed"):
         run_sweep(f"{JOBS}:moody", configs, tmp_path / "out")
