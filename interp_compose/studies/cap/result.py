@@ -37,10 +37,12 @@ from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import YOURS, Table, check_same
 from interp_compose.studies.core.text import (
     INTERVALS,
+    LAYER,
     UNCORRECTED,
     about,
     cautions,
     counted,
+    crossed_table,
     examples_unlike,
     floor_of,
     floors_of,
@@ -403,18 +405,14 @@ class CapCurve(StudyResult):
     def summary(self) -> str:
         """The curve as aligned text, a row per layer and a column per pooling; then ``mean`` minus
         each control, paired by example."""
-        right = int(self.clean["correct"].sum())
-        place = [("layer", "layer", ">5"), ("depth", "depth", ">7.2f")]
         names = list(dict.fromkeys(self.frame["pooling"]))
-        columns = [*place, *((name, name, ">10.3f") for name in names)]
-        by_layer = self.frame.pivot(index=["layer", "depth"], columns="pooling")
         pooled = with_controls_named("accuracy with units pooled", names, CONTROLS)
-        table = text_table(by_layer["accuracy"].reset_index(), columns)
+        table = crossed_table(self.frame, "pooling", "accuracy", ">10.3f")
         lines = [*self._head(), pooled, *table]
-        if not right:
+        if not self.clean["correct"].any():
             value = float(self.clean["target_logprob"].mean())
             lines += ["", f"mean log-probability of the answer (nats), clean {value:.3f}"]
-            lines += text_table(by_layer["target_logprob"].reset_index(), columns)
+            lines += crossed_table(self.frame, "pooling", "target_logprob", ">10.3f")
         elif "mean" in names:
             lines += self._mean_less([name for name in CONTROLS if name in names])
         return self._told(lines)
@@ -425,7 +423,7 @@ class CapCurve(StudyResult):
             return []
         differences = {name: self.differences("mean", name) for name in controls}
         table = differences[controls[0]][["layer", "depth"]].copy()
-        columns = [("layer", "layer", ">5"), ("depth", "depth", ">7.2f")]
+        columns: list[tuple[Any, ...]] = [*LAYER]
         for name, rows in differences.items():
             cells = rows[["difference", "ci_low", "ci_high"]].itertuples(index=False)
             table[name] = [interval(*cell, sign=True) for cell in cells]

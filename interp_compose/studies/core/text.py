@@ -66,6 +66,10 @@ class Column(NamedTuple):
         return [format(value, self.how) for value in values.tolist()]
 
 
+LAYER: Final = (Column("layer", "layer", ">5"), Column("depth", "depth", ">7.2f"))
+"""The columns that tell the rows of a layer-wise curve apart."""
+
+
 def decimal(value: float | None, digits: int, *, sign: bool = False) -> str:
     """With ``digits`` decimals; a dash for None and NaN, and never a negative zero.
 
@@ -374,3 +378,13 @@ def text_table(frame: pd.DataFrame, columns: Iterable[tuple[Any, ...]]) -> list[
         )
         lines = [line + "  " * touch + cell for line, cell in zip(lines, cells, strict=True)]
     return [line.rstrip() for line in lines]
+
+
+def crossed_table(
+    frame: pd.DataFrame, by: str, value: str, how: str, place: Sequence[tuple[Any, ...]] = LAYER
+) -> list[str]:
+    """:func:`text_table` with a row for each ``place`` and a column for each value of ``by``, in
+    the order that both have in the frame."""
+    index = [Column(*column).name for column in place]
+    wide = frame.set_index([*index, by])[value].unstack(sort=False).reset_index()
+    return text_table(wide, [*place, *((str(one), str(one), how) for one in frame[by].unique())])

@@ -30,9 +30,9 @@ from interp_compose.studies.core.text import (
     INTERVALS,
     about,
     counted,
+    crossed_table,
     decimal,
     interval,
-    text_table,
     unlike,
     with_controls_named,
 )
@@ -318,18 +318,15 @@ class SimilarityCurve(StudyResult):
         metric = self.metrics[0]
         lines = [self._head()[0]]
         names = list(dict.fromkeys(self.frame["pooling"]))
-        columns = [("layer", "layer", ">5"), ("depth", "depth", ">7.2f")]
-        columns += [(name, name, ">10.3f") for name in names]
         pooled = with_controls_named("with units pooled", names, CONTROLS)
         for subset, rows in self.frame.groupby("subset", sort=False):
             first = rows.iloc[0]
-            table = rows.pivot(index=["layer", "depth"], columns="pooling", values=metric)
             value, low, high = (first[f"clean_{metric}{end}"] for end in ("", "_low", "_high"))
             lines += [
                 "",
                 f"{subset}: {counted(int(first['n']), 'pairs')}, {first['n_affected']} affected; "
                 f"{metric} of the clean model {value:.3f} [{low:.3f}, {high:.3f}]; {pooled}",
-                *text_table(table.reset_index(), columns),
+                *crossed_table(rows, "pooling", metric, ">10.3f"),
             ]
         n_mirrors = int(self.clean["mirror"].sum())
         if n_mirrors and MIRROR not in set(self.frame["subset"]):

@@ -32,8 +32,8 @@ from interp_compose.studies.core.text import (
     about,
     cautions,
     counted,
+    crossed_table,
     interval,
-    text_table,
 )
 
 if TYPE_CHECKING:
@@ -217,7 +217,6 @@ class Transplants(StudyResult):
     def summary(self) -> str:
         """Accuracies as aligned text: a row per layer and pooling, a column per vector."""
         first = self.frame.iloc[0]
-        names = [name for name in VECTORS if (self.frame["vector"] == name).any()]
         lines = [*self._head()]
         if first["n_composed"]:
             n_composed = int(first["n_composed"])
@@ -228,25 +227,24 @@ class Transplants(StudyResult):
         answers = {"expected": ("expected", "n"), "untouched": ("answer", "n")}
         if first["n_remembered"]:
             answers["source's own"] = ("remembered", "n_remembered")
-        place = [("pooling", "pooling", "<8"), ("layer", "layer", ">5")]
+        rows = self.frame.sort_values(["pooling", "layer", "vector"], key=OUTCOMES.place)
+        place = (("pooling", "pooling", "<8"), ("layer", "layer", ">5"))
         for title, (name, count) in answers.items():
             value = name if name == "remembered" else f"{name}_accuracy"
-            cells = self.frame.assign(
+            cells = rows.assign(
+                vector=rows["vector"].replace(SHOWN),
                 shown=[
                     f"{share:.3f} [{low:.3f}, {high:.3f}]"
                     for share, low, high in zip(
-                        *(self.frame[one] for one in (value, f"{name}_low", f"{name}_high")),
+                        *(rows[one] for one in (value, f"{name}_low", f"{name}_high")),
                         strict=True,
                     )
-                ]
+                ],
             )
-            table = cells.pivot(index=["pooling", "layer"], columns="vector", values="shown")
-            table = table.sort_index(key=lambda level: OUTCOMES.place(level.to_series()))
-            shown = [(SHOWN.get(vector, vector), vector, ">22") for vector in names]
             lines += [
                 "",
                 f"accuracy of the {title} answer, {counted(int(first[count]), 'pairs')}",
-                *text_table(table.reset_index(), [*place, *shown]),
+                *crossed_table(cells, "vector", "shown", ">22", place),
             ]
         return self._told(lines)
 
