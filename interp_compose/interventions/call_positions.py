@@ -30,21 +30,22 @@ from interp_compose.models.lens_model import LensModel
 from interp_compose.models.recompute import recalled
 from interp_compose.types import Side
 
-_COLLAPSED: WeakKeyDictionary[LensModel, PooledLayout] = WeakKeyDictionary()
+_COLLAPSED: WeakKeyDictionary[Any, PooledLayout] = WeakKeyDictionary()
+"""By ``lens``, which several objects may wrap."""
 
 
 @contextmanager
 def collapsed(model: LensModel, layout: PooledLayout) -> Iterator[None]:
     """Positions are those of the pooled sequence for the length of a ``with`` block."""
-    outer = _COLLAPSED.get(model)
-    _COLLAPSED[model] = layout
+    outer = _COLLAPSED.get(model.lens)
+    _COLLAPSED[model.lens] = layout
     try:
         yield
     finally:
         if outer is None:
-            del _COLLAPSED[model]
+            del _COLLAPSED[model.lens]
         else:
-            _COLLAPSED[model] = outer
+            _COLLAPSED[model.lens] = outer
 
 
 def pooled_flags(
@@ -219,7 +220,7 @@ class CallPositions:
                 )
             return self._by_shape(batch, length, device, start, fresh)
         flags = self._of_call
-        layout = _COLLAPSED.get(self.model)  # None where positions are tokens
+        layout = _COLLAPSED.get(self.model.lens)  # None where positions are tokens
         if layout is not None:
             flags = pooled_flags(flags, layout, self.name)
         flags = self.model.at_side(flags, side)

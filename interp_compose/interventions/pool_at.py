@@ -37,7 +37,8 @@ from interp_compose.models.lens_model import LensModel
 from interp_compose.models.recompute import recalled
 from interp_compose.types import ForwardFn, Read
 
-_ACTIVE: WeakKeyDictionary[LensModel, list[str]] = WeakKeyDictionary()
+_ACTIVE: WeakKeyDictionary[Any, list[str]] = WeakKeyDictionary()
+"""By ``lens``, which several objects may wrap."""
 
 
 @dataclass(repr=False)
@@ -231,7 +232,7 @@ def needs(mode: str, renumber: bool) -> tuple[str, ...]:
 @contextmanager
 def _alone(model: LensModel, mode: str) -> Iterator[None]:
     """Broadcasts nest; a collapse changes the positions that another pooling's groups count."""
-    active = _ACTIVE.setdefault(model, [])
+    active = _ACTIVE.setdefault(model.lens, [])
     if "collapse" in active or (mode == "collapse" and active):
         raise InterventionError(
             f"pool_at(mode={mode!r}) inside pool_at(mode={active[-1]!r}): a collapse changes the "

@@ -96,7 +96,7 @@ class BaseModel(Wrapped):
         self.d_model, self.n_ctx = int(cfg.d_model), int(cfg.n_ctx)
         self.d_vocab = int(cfg.d_vocab)
         self.position_kind = str(cfg.positional_embedding_type)
-        self.open_blocks = OpenBlocks(self)
+        self.open_blocks = OpenBlocks.of(self)
         self._keeping: dict[str, Any] = {}  # options of the call whose keys and values are kept
         # Where blocks and final norms are now, which check_in_place() looks at before each run.
         norms = [part for name, part in lens.named_children() if name.endswith("ln_final")]

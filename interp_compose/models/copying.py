@@ -11,6 +11,7 @@ from interp_compose.errors import CapabilityError
 from interp_compose.models.base import BaseModel
 from interp_compose.models.effective_weights import deep_copied
 from interp_compose.models.hooks import in_evaluation_mode
+from interp_compose.models.open_blocks import OpenBlocks
 from interp_compose.models.ready import check_unedited
 from interp_compose.models.settled import settled
 
@@ -35,7 +36,7 @@ def copy_model(model: M, memo: dict[int, Any] | None = None) -> M:
     other = memo[id(model)] = object.__new__(type(model))
     vars(other).update(deep_copied(vars(model), memo))
     settled(other.lens)
-    other.open_blocks.keep_built_in()
+    other.open_blocks = OpenBlocks(other)
     addresses = {weight.data_ptr() for weight in model.parameters()}
     shared = [weight for weight in other.parameters() if weight.data_ptr() in addresses]
     if shared or not _alike(model, other):

@@ -96,6 +96,7 @@ class EncoderDecoderModel(LensModel):
     """
 
     start_ids: tuple[int, ...] = ()
+    has_own_points = True
 
     def __init__(
         self,

@@ -80,28 +80,29 @@ class GrowingPrompt:
         return torch.nn.functional.pad(of_row, (0, length - of_prompt.shape[1]), value=fill)
 
 
-_PROMPTS: WeakKeyDictionary[BaseModel, GrowingPrompt] = WeakKeyDictionary()
-_CACHES: WeakKeyDictionary[BaseModel, bool] = WeakKeyDictionary()
+_PROMPTS: WeakKeyDictionary[Any, GrowingPrompt] = WeakKeyDictionary()
+_CACHES: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+"""By ``lens``, which several objects may wrap."""
 _WARNED: set[str] = set()
 
 
 def prompt_of(model: BaseModel) -> GrowingPrompt | None:
     """The prompt, while a call of a generation is running; None in a call of its own."""
-    return _PROMPTS.get(model)
+    return _PROMPTS.get(model.lens)
 
 
 @contextmanager
 def growing(model: BaseModel, prompt: GrowingPrompt) -> Iterator[None]:
     """Calls go on from ``prompt`` for the length of a ``with`` block."""
-    outer = _PROMPTS.get(model)
-    _PROMPTS[model] = prompt
+    outer = _PROMPTS.get(model.lens)
+    _PROMPTS[model.lens] = prompt
     try:
         yield
     finally:
         if outer is None:
-            del _PROMPTS[model]
+            del _PROMPTS[model.lens]
         else:
-            _PROMPTS[model] = outer
+            _PROMPTS[model.lens] = outer
 
 
 def generated(
@@ -182,10 +183,10 @@ def has_cache(model: BaseModel) -> bool:
     module = getattr(model.lens, "original_model", None)
     if not hasattr(module, "generate") or len(model.stacks) > 1 or model.length_limit is not None:
         return False
-    if model not in _CACHES:
+    if model.lens not in _CACHES:
         with model.bare(), torch.no_grad():
-            _CACHES[model] = guarded(partial(_compared, model, module)).status == "holds"
-    return _CACHES[model]
+            _CACHES[model.lens] = guarded(partial(_compared, model, module)).status == "holds"
+    return _CACHES[model.lens]
 
 
 @torch.no_grad()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from inspect import signature
 from typing import Any
+from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from torch import Tensor, nn
 
@@ -30,6 +31,8 @@ class Wrapped(ABC):
     name: str
     architecture: str
     lens: Any
+    has_own_points: bool = False
+    """Whether some hook points are this object's, so that another around ``lens`` has others."""
 
     @property
     @abstractmethod
@@ -51,8 +54,13 @@ class Wrapped(ABC):
         """Every attention module, with the beginning of its hook names."""
 
 
+_OF: WeakKeyDictionary[Any, ReferenceType[OpenBlocks]] = WeakKeyDictionary()
+"""Those of each ``lens``, as long as a model around it lives."""
+
+
 class OpenBlocks:
-    """The blocks that are open on one model, in the order of opening.
+    """The blocks that are open on one model, in the order of opening; shared by all objects that
+    wrap its ``lens``.
 
     Attributes:
         installed: hooks at hook points.
@@ -72,6 +80,14 @@ class OpenBlocks:
         self._running = 0  # runs of its blocks that the model itself makes, under way now
         self._built_in: Mapping[int, Any] = {}
         self.keep_built_in()
+        _OF[model.lens] = ref(self)
+
+    @classmethod
+    def of(cls, model: Wrapped) -> OpenBlocks:
+        """Those that another model has on this one's ``lens``, with the same hook points; or new
+        ones."""
+        known = None if model.has_own_points else _OF.get(model.lens)
+        return (known and known()) or cls(model)
 
     @contextmanager
     def held(self) -> Iterator[None]:

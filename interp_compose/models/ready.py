@@ -29,11 +29,11 @@ class TextAndIds(Protocol):
 
 def check_model(model: BaseModel) -> None:
     """Refuse a model in training mode, one without a tokenizer, and one inside an intervention
-    that names positions."""
+    that is prepared for each call."""
     if model.open_blocks.wraps_calls:
         raise InterventionError(
-            f"{model.name!r} is inside a block of pool_at, mask_attention or another intervention "
-            "whose positions belong to other tokens; end the block first."
+            f"{model.name!r} is inside a block of pool_at, mask_attention, ablate or another "
+            "intervention that is made for calls of its own; end the block first."
         )
     check_autocast(model.device, f"what {model.name!r} gives")
     check_evaluating(model)

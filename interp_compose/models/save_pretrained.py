@@ -102,7 +102,10 @@ def save_pretrained(model: LensModel, folder: str | Path) -> Path:
         with disk(folder):
             os.replace(temporary, folder)
     if merged:
-        warn(f"{model.name!r} was saved with its adapters merged into plain weights: {folder}")
+        warn(
+            f"{model.name!r} was saved with what computes weights, such as adapters, merged into "
+            f"plain weights: {folder}"
+        )
     return folder
 
 

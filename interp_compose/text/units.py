@@ -199,7 +199,7 @@ def _given_spans(example: Example, index: int) -> Sequence[Span]:
     if example.spans is None:
         raise SpanError(
             f'example {index} has no spans, which unit="span" pools; {remedy}; '
-            "give it spans=() if none of its tokens is to be pooled"
+            "give it spans=(), in a table [], if none of its tokens is to be pooled"
         )
     prompt = example.prompt
     for low, high in example.spans:

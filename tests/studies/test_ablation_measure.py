@@ -343,6 +343,8 @@ def test_hooks_of_the_users_own_act_once_at_every_layer(
                 agree(rows.loc[(index, layer, 1)], outcome(model, tokens, block), answer)
     assert (plain["target_logprob"] - curve.outcomes["target_logprob"]).abs().max() > 1e-3
     assert curve.config["active_hooks"]
+    for shown in (curve.head(), *(one.chart.subtitle for one in curve.figures().values())):
+        assert "under blocks." in shown
 
 
 # ---- models that break ----------------------------------------------------------------------

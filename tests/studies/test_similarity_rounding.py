@@ -235,6 +235,8 @@ def test_hooks_around_a_study_are_recorded(bert: LensModel) -> None:
         recorded = list(bert.active_hooks)
     plain = quiet(bert, layers=[0], controls=False)
     assert hooked.config["active_hooks"] == recorded
+    for shown in (hooked.head(), *(one.chart.subtitle for one in hooked.figures().values())):
+        assert "under blocks." in shown
     assert set(points) <= set(recorded)
     assert {name.split(".")[1] for name in recorded} == {"0", "1"}  # a point may have two names
     assert plain.config["active_hooks"] == list(bert.active_hooks) == []

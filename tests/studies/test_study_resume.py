@@ -131,6 +131,8 @@ def test_under_a_hook_a_run_goes_on_under_its_like_alone(
     with model.hooks(hook, version="twice"):
         resumed = measured("cap", model, examples, **options)
     assert resumed.config["active_hooks"] == ["blocks.1.hook_resid_pre (twice)"]
+    for shown in (resumed.head(), *(one.chart.subtitle for one in resumed.figures().values())):
+        assert "under blocks.1.hook_resid_pre (twice)" in shown
 
 
 def test_the_bar_is_shown_unless_told_otherwise(

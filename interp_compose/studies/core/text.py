@@ -113,8 +113,11 @@ def probability(p: float | None, digits: int = 4) -> str:
 
 
 def about(config: Mapping[str, Any], keys: Iterable[str], *more: str) -> str:
-    """Like "task bird · unit text · 20 examples": what of ``keys`` is in the config, and more."""
+    """Like "task bird · unit text · 20 examples": what of ``keys`` is in the config, the hooks
+    under which it was measured, and more."""
     named = [f"{key} {_without_folders(config[key])}" for key in keys if config.get(key)]
+    hooks = ", ".join(config.get("active_hooks") or ())
+    named += [f"under {shortened(hooks, 60)}"] if hooks else []
     return subtitle_of(*named, *answers_note(config), *more)
 
 
