@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 BIN3 := .venv-tl3/bin
 
-.PHONY: venv demo explore test check test-tl3 test-newest test-gpu test-gpu-dry gpu-packages bench docs clean
+.PHONY: venv demo explore test test-long check test-tl3 test-newest test-gpu test-gpu-dry gpu-packages bench docs clean
 
 venv: .venv/.ready
 .venv/.ready: pyproject.toml constraints.txt
@@ -13,7 +13,7 @@ venv: .venv/.ready
 	@touch $@
 
 # Threads that wait, wait asleep: a busy machine would else lose most of its time in spinning.
-demo test docs: export OMP_WAIT_POLICY = PASSIVE
+demo test test-long docs: export OMP_WAIT_POLICY = PASSIVE
 
 demo: venv
 	$(BIN)/interp-compose cap --model mini-idm --task mini-idm --out out/
@@ -23,7 +23,11 @@ explore: venv
 	$(BIN)/python -m docs.explore_page out/explore.html
 
 test: venv
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not docs and not gpu_dry'
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not docs and not gpu_dry and not long'
+
+# What make test leaves out because it takes long (tests/long.py).
+test-long: venv
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'long and not docs and not gpu_dry'
 
 check: venv
 	$(BIN)/ruff check .

@@ -17,6 +17,7 @@ import jaxtyping
 
 import interp_compose._public  # noqa: F401  its checks under the hook would forget sizes they saw
 import tests.checked  # the hook looks its type checker up by this name
+import tests.long
 
 jaxtyping.jaxtyped = tests.checked.jaxtyped  # the hook's decorator
 tests.checked.tag_only_the_library()
@@ -45,6 +46,7 @@ LONGEST = (
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest first, so that no worker is left alone with one of them at the end."""
+    tests.long.mark(items)
     items.sort(key=lambda item: item.path.name not in LONGEST)
 
 

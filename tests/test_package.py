@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -43,3 +44,9 @@ def plain(text: str) -> str:
 def test_it_has_the_addresses_of_the_papers(settings: dict[str, Any]) -> None:
     cited = re.findall(r'url: "(.*)"', (ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert sorted(settings["project"]["urls"].values()) == sorted(cited) != []
+
+
+def test_every_function_that_is_long_is_there() -> None:
+    for function in json.loads((ROOT / "tests" / "long.json").read_text("utf-8")):
+        file, _, name = function.partition("::")
+        assert f"\ndef {name}(" in (ROOT / file).read_text("utf-8"), function
