@@ -79,6 +79,8 @@ class BaseModel(Wrapped):
     add is no summand of what leaves them."""
     ends_in_composition: bool = False
     """Whether the output is what the last block composed from, and no residual leaves it (CAT)."""
+    dequantised_from: str = ""
+    """Kinds of quantised numbers that its weights were read from; empty where none was."""
     stated: SentenceConfig | None = None
     """The embedding that its sentence-transformers folder states."""
     keeps_to_names: bool = False

@@ -101,8 +101,12 @@ class LensModel(BaseModel):
         return (
             f"{type(self).__name__}({self.name!r}, {self.architecture}, n_layers={self.n_layers}, "
             f"d_model={self.d_model}, n_heads={self.n_heads}, device={self.device}, "
-            f"dtype={str(self.dtype).removeprefix('torch.')})"
+            f"dtype={str(self.dtype).removeprefix('torch.')}{self._dequantised})"
         )
+
+    @property
+    def _dequantised(self) -> str:
+        return f", dequantised from {self.dequantised_from}" if self.dequantised_from else ""
 
     def _repr_html_(self) -> str:
         values: dict[str, object] = {
@@ -111,7 +115,7 @@ class LensModel(BaseModel):
             "d_model": self.d_model,
             "vocabulary": self.d_vocab,
             "context": self.n_ctx,
-            "weights": f"{self.n_weights:,}",
+            "weights": f"{self.n_weights:,}{self._dequantised}",
             "device, dtype": f"{self.device}, {str(self.dtype).removeprefix('torch.')}",
             "tokenizer": "none" if self.tokenizer is None else type(self.tokenizer).__name__,
         }

@@ -38,6 +38,7 @@ from interp_compose.models.bridge import (
 )
 from interp_compose.models.bridge_encoder_decoder import BridgeEncoderDecoder, check_stacks
 from interp_compose.models.generate import warn_of_kept_keys
+from interp_compose.models.gguf_file import gguf_of, load_gguf
 from interp_compose.models.hooked_transformer import HookedTransformerModel, is_hooked_transformer
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load_encoder import (
@@ -77,7 +78,8 @@ def load_model(
     """Any supported model with one interface, in evaluation mode where it is loaded here.
 
     Args:
-        source: a hub name (``"gpt2"``), a folder in Hugging Face's format, a shipped name
+        source: a hub name (``"gpt2"``), a folder in Hugging Face's format, a GGUF file or a folder
+            with one, whose weights are dequantised (with the extra ``gguf``), a shipped name
             (``"mini-base"``, ``"mini-idm"``), a Hugging Face causal language model, encoder (BERT,
             RoBERTa, with or without a masked-LM head; sentence-transformers folders) or
             encoder–decoder (T5, BART, Marian, mBART, …), a ``TransformerBridge``, a
@@ -102,8 +104,9 @@ def load_model(
     Raises:
         OptionError: a name, dtype or combination that is not known.
         DeviceError: a device that is not there.
-        CorruptFileError: a weight file that does not match its checksum.
+        CorruptFileError: a weight file that does not match its checksum, or was cut.
         CapabilityError: an architecture that TransformerLens refuses.
+        MissingPackageError: a GGUF file, without the package that reads it.
     """
     if name is not None:
         if not (name.strip() and name.isprintable()):
@@ -252,6 +255,18 @@ def _load_pretrained(
     if revision is not None:
         options["revision"] = revision
     folder = Path(source)
+    file = gguf_of(folder)
+    if file is not None:
+        if revision is not None or trust_remote_code:
+            raise OptionError(f"revision and trust_remote_code are of the hub, and {name!r} a file")
+        placed = {key: options[key] for key in ("device", "device_map") if key in options}
+        hf_model, tokenizer, kinds = load_gguf(
+            file, tokenizer=tokenizer, dtype=options["dtype"], **placed
+        )
+        reference = OwnForward.of(hf_model)
+        model = _compared(reference, bridge_around(hf_model), name=file.stem, tokenizer=tokenizer)
+        model.dequantised_from = kinds
+        return model
     if folder.is_dir():
         if revision is not None:
             raise OptionError(
