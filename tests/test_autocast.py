@@ -10,7 +10,7 @@ import torch
 from pandas.testing import assert_frame_equal
 
 import interp_compose as ic
-from interp_compose.errors import InterpComposeError, OptionError
+from interp_compose.errors import CapabilityError, InterpComposeError, OptionError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.tasks.task import Task
 from tests import architectures
@@ -59,3 +59,21 @@ def test_capabilities_are_proven_outside() -> None:
     expected, model = fresh().capabilities, fresh()
     with torch.autocast("cpu", torch.bfloat16):
         assert model.capabilities == expected
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["GPT-2", "Llama", "OPT", "BERT"])
+def test_padding_there_is_finite_or_refused(name: str) -> None:
+    model = architectures.load(name)
+    tokens = torch.arange(5, 21).reshape(2, 8)
+    left, right = torch.ones_like(tokens), torch.ones_like(tokens)
+    left[0, :3] = right[0, -3:] = 0
+    with torch.autocast("cpu", torch.bfloat16):
+        assert model(tokens, attention_mask=right)[right.bool()].isfinite().all()
+        for call in (model, model.encode, lambda *a, **o: model.capture(*a, [], **o)[0]):
+            if name in ("OPT", "BERT"):
+                assert call(tokens, attention_mask=left)[left.bool()].isfinite().all()
+                continue
+            with pytest.raises(CapabilityError, match="by torch.autocast makes NaN of batches pad"):
+                call(tokens, attention_mask=left)
+    assert model(tokens, attention_mask=left)[left.bool()].isfinite().all()

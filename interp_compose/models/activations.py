@@ -92,10 +92,13 @@ def read_at(
     store: dict[str, Tensor] = {}
 
     def storing(name: str) -> HookFn:
-        def store_activation(activation: Tensor, hook: Any) -> None:
+        def store_activation(activation: Tensor, hook: Any) -> Tensor | None:
             if grad and not torch.is_grad_enabled():  # under use_reentrant=True
                 refuse_recording(f"capture(grad=True) of {name}")
             store[name] = activation
+            # What is shown in another shape is beside the model's path, unless it is handed back.
+            is_beside = grad and getattr(hook, "hook_conversion", None) is not None
+            return activation if is_beside else None
 
         return store_activation
 

@@ -31,10 +31,12 @@ def finite_scores(model: LensModel) -> Iterator[None]:
         if name.endswith("attn.hook_attn_scores")
     }
     handles = [point.register_forward_hook(_bounded) for point in points.values()]
+    model.proofs.scores_are_finite = True
     try:
         _prove(model)
         yield
     finally:
+        model.proofs.scores_are_finite = False
         for handle in handles:
             handle.remove()
 

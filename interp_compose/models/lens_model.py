@@ -196,7 +196,8 @@ class LensModel(BaseModel):
         """Logits and the activations named, from one forward pass.
 
         With ``grad`` the activations stay in the autograd graph, so that losses can be built on
-        them; without it nothing is recorded.
+        them and the output has gradients with respect to them (not to what the model computes
+        beside its path, such as ``ln1.hook_scale``); without it nothing is recorded.
 
         Args:
             tokens: ids, or texts.

@@ -36,7 +36,8 @@ class Proofs:
         self.edits: dict[str, Probe] = {}
         self._capabilities: Capabilities | None = None
         self._shown: dict[str, str] | None = None
-        self._padding_holds: dict[torch.dtype, bool] = {}
+        self._padding_holds: dict[tuple[torch.dtype, bool], bool] = {}  # and whether by autocast
+        self.scores_are_finite = False  # a block of finite_scores is open
         self._d_mlp: int | None = None
 
     @property
@@ -140,33 +141,42 @@ class Proofs:
                 self.edits |= prove_edits(self._model, new)
 
     def check_padding(self, mask: Int[Tensor, "batch pos"]) -> None:
-        """Refuse padding in float64 where it makes NaN of real tokens.
+        """Refuse padding where it makes NaN of real tokens: in float64, and under autocast.
 
         transformers' eager attention takes its softmax in float32 on many architectures, where the
-        lowest float64, which it puts at masked keys, is minus infinity; padding on the left then
-        attends to nothing but minus infinity.
+        lowest float64, which it puts at masked keys, is minus infinity; as is the lowest float32
+        where autocast makes bfloat16 of scores. Padding on the left then attends to nothing but
+        minus infinity.
 
         Raises:
             CapabilityError: it does.
         """
-        model, dtype = self._model, self._model.dtype
-        if dtype != torch.float64 or model.is_proving or bool(mask.all()):
+        model, kind = self._model, self._model.device.type
+        cast = torch.is_autocast_enabled(kind) and not self.scores_are_finite
+        dtype = torch.get_autocast_dtype(kind) if cast else model.dtype
+        if (not cast and dtype != torch.float64) or model.is_proving:
             return
-        if dtype not in self._padding_holds:
+        if bool((mask if len(model.stacks) > 1 else mask[:, 0]).all()):
+            return  # nothing is padded on the left
+        if (dtype, cast) not in self._padding_holds:
             length = min(3, model.n_ctx)
             tokens = model.random_tokens(1, length, torch.Generator().manual_seed(0))
             # One token of padding on the left is enough for a query that sees no real key.
             padded = torch.ones_like(tokens)
             padded[0, 0] = 0
-            with torch.no_grad():
-                hidden = model.probing(tokens, padded, read="hidden")
-            self._padding_holds[dtype] = bool(hidden[:, 1:].isfinite().all())
-        if not self._padding_holds[dtype]:
-            raise CapabilityError(
-                f"{model.architecture} in float64 makes NaN of padded batches: transformers takes "
-                "this attention's softmax in float32. Run texts of one length at a time, or load "
-                "the model in float32."
-            )
+            with torch.no_grad(), model.bare(), torch.autocast(kind, dtype, enabled=cast):
+                at = model.device
+                hidden = model.forward(tokens.to(at), attention_mask=padded.to(at), read="hidden")
+            self._padding_holds[dtype, cast] = bool(hidden[:, 1:].isfinite().all())
+        if self._padding_holds[dtype, cast]:
+            return
+        name = str(dtype).removeprefix("torch.")
+        remedy = "leave that block, load the model with dtype=…" if cast else "load it in float32"
+        raise CapabilityError(
+            f"{model.architecture} in {name}{' by torch.autocast' * cast} makes NaN of batches "
+            "padded on the left: its mask's lowest number is minus infinity where the softmax is "
+            f"taken. Run texts of one length at a time, or {remedy}."
+        )
 
     def n_neurons(self) -> int:
         """Neurons of the first layer's MLP; measured once on two tokens, at ``mlp.hook_post``.

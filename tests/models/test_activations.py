@@ -118,3 +118,36 @@ def test_a_collapse_does_not_embed_its_units(name: str) -> None:
     assert len(seen) == 1
     assert pooled["resid_post", 0].shape[1] == 7  # type: ignore[index]
     assert pooled["resid_pre", 2].shape[1] == 4  # type: ignore[index]
+
+
+@pytest.mark.parametrize("name", ["GPT-2", "Llama", "OPT", "BERT", "native"])
+def test_gradients_with_respect_to_what_is_captured_are_those_of_edits(name: str) -> None:
+    """At each point, the derivative along a direction is what a small edit along it does."""
+    model = architectures.load(name)
+    tokens = torch.tensor([[5, 17, 3, 41, 29]])
+    shown = (
+        "resid_pre",
+        "resid_post",
+        "attn.hook_z",
+        "attn.hook_v",
+        "attn.hook_q",
+        "mlp.hook_post",
+    )
+    for place in shown:
+        point = f"blocks.1.{place}" if "." in place else f"blocks.1.hook_{place}"
+        logits, cache = model.capture(tokens, [point], grad=True)
+        out = logits[0, 2, 7]
+        (gradient,) = torch.autograd.grad(out, [cache[point]])
+        assert torch.equal(logits, model(tokens))
+        direction = torch.randn(gradient.shape, generator=torch.Generator().manual_seed(0))
+        moved = []
+        for step in (1e-2, -1e-2):
+            with (
+                torch.no_grad(),
+                model.hooks([(point, lambda value, hook, move=step * direction: value + move)]),
+            ):
+                moved.append(model(tokens)[0, 2, 7].item())
+        slope = (moved[0] - moved[1]) / 2e-2
+        assert slope == pytest.approx(
+            (gradient * direction).sum().item(), rel=0.1, abs=2e-3
+        )  # ReLU has kinks

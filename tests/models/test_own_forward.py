@@ -283,7 +283,7 @@ def test_padding_in_float64_is_right_or_refused(name: str, when: str) -> None:
         found = model(padded, attention_mask=mask)[:, 2:]
         torch.testing.assert_close(found, alone, atol=1e-6, rtol=1e-6)
         return
-    with pytest.raises(CapabilityError, match="in float64 makes NaN of padded batches"):
+    with pytest.raises(CapabilityError, match="in float64 makes NaN of batches padded on the left"):
         model(padded, attention_mask=mask)
 
 
