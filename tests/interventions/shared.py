@@ -106,3 +106,5 @@ def assert_clean(model: LensModel) -> None:
     for module in model.lens.modules():
         forward = vars(module).get("forward")  # TransformerLens gives T5's blocks one of their own
         assert forward is None or forward.__module__.startswith("transformer_lens.")
+        for hook in module._forward_pre_hooks.values():
+            assert not type(hook).__module__.startswith("interp_compose.")

@@ -139,6 +139,7 @@ def test_functions_of_your_own_run_in_the_precision_of_poolings(dtype: torch.dty
     pooled = pool_groups(activations, GROUPS, noted, n_groups=5)
     assert seen == {torch.float64 if dtype == torch.float64 else torch.float32}
     torch.testing.assert_close(pooled, pool_groups(activations, GROUPS, "mean", n_groups=5))
+    assert pool_groups(activations, GROUPS, "mean").shape[1] == int(GROUPS.max()) + 1
     assert torch.equal(pooled[0, 3:], torch.zeros(2, 5, dtype=dtype))  # no token
     assert torch.equal(pooled[0, 1], activations[0, 3])  # one
     pooled.sum().backward()
