@@ -299,8 +299,8 @@ class LensModel(BaseModel):
     ) -> Iterator[LensModel]:
         """Hooks for the length of a ``with`` block, gone after it however it ends.
 
-        A name is a hook point's, an alias, or a predicate on names. Nesting composes: outer hooks
-        run first.
+        A name is a hook point's, an alias, or a predicate on names; a function's ``hook.name`` is
+        the name that was given. Nesting composes: outer hooks run first.
 
         Args:
             fwd_hooks: (name, function) pairs.

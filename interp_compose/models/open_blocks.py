@@ -202,7 +202,9 @@ class OpenBlocks:
             for name, fn in hooks:
                 point = points[name]
                 self.check_point(name, fn)
-                point.add_hook(fn, dir="fwd", is_permanent=True)
+                # A point has several names; the function is told the one that was asked for.
+                alias = None if name == point.name else [name]
+                point.add_hook(fn, dir="fwd", is_permanent=True, alias_names=alias)
                 # TransformerLens' handle, the last in its list; `handle.hook` is PyTorch's.
                 handle = point.fwd_hooks[-1]
                 added.append((point, handle, Installed(point, handle.hook, f"the hook at {name}")))

@@ -392,3 +392,25 @@ def test_an_edit_past_the_counter_is_discarded_by_name() -> None:
         model.hooks([("blocks.1.attn.hook_pattern", knocked_out)]),
     ):
         model(TOKENS)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["GPT-2", "Gemma 2", "BERT"])
+def test_a_function_is_told_the_name_that_was_asked_for(name: str) -> None:
+    model = architectures.load(name)
+    asked = [one for one in model.hook_names if model.open_blocks.takes_hooks(one)]
+    told: dict[str, set[tuple[str, int | None]]] = {}
+
+    def named(place: str) -> Any:
+        def note(activation: torch.Tensor, hook: Any) -> None:
+            layer = hook.layer() if ".hook_resid_pre" in place else None
+            told.setdefault(place, set()).add((hook.name, layer))
+
+        return note
+
+    with model.open_blocks.hooked([(one, named(one)) for one in asked], all_fire=False):
+        model(TOKENS)
+    assert len(told) > 10 * model.n_layers
+    for place, names in told.items():
+        layer = int(place.split(".")[1]) if ".hook_resid_pre" in place else None
+        assert names == {(place, layer)}
