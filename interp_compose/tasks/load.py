@@ -78,8 +78,9 @@ def load_task(
 
     Args:
         name: ``"idm"`` (WordNet definitions), ``"sst"`` (Stanford Sentiment Treebank), the
-            shipped ``"mini-idm"`` and ``"mini-sst"``, or the path of a ``.jsonl`` file of your
-            own, all of which becomes the test split.
+            shipped ``"mini-idm"`` and ``"mini-sst"``, ``"agreement"`` and ``"materials"`` (in plain
+            English, for language models), or the path of a ``.jsonl`` file of your own. Of the last
+            three all becomes the test split.
         model: read for its ``tokenizer`` (which answers are one token) and its ``architecture``
             (which chooses the prompt; an encoder–decoder reads the text alone, and the answer is
             the first token of its target).
@@ -107,12 +108,20 @@ def load_task(
             "load the model with tokenizer=..."
         )
     tokenizer = model.tokenizer
-    prompt = prompt_for(model.architecture, name.removeprefix("mini-"))
-    if hasattr(model, "start_ids"):  # an encoder–decoder
-        prompt, tokenizer = ALONE, TargetTokenizer(tokenizer)
     row = row_of("prompts", name)
     assert row is not None
+    prompt = None  # the task's own
+    if "prompt" in row.takes:
+        prompt = prompt_for(model.architecture, name.removeprefix("mini-"))
+    if hasattr(model, "start_ids"):  # an encoder–decoder
+        if prompt is None:
+            raise OptionError(
+                f"task {name!r} is text that goes on, for decoders, and {model.name!r} answers in "
+                "a target; measure it on examples of your own"
+            )
+        prompt, tokenizer = ALONE, TargetTokenizer(tokenizer)
     task: Task = row.load(
+        name=name,
         tokenizer=tokenizer,
         prompt=prompt,
         data_dir=data_dir,

@@ -45,10 +45,11 @@ class TaskRow:
 PROMPT: Final = ("tokenizer", "prompt")
 DATA: Final = ("data_dir",)
 NAMED: Final = ("name", "data_dir")
+NATURAL: Final = "tasks.natural:natural"
 LRF: Final = "papers.lrf.tasks"
 COMPLEXITY: Final = "papers.complexity.tasks"
 CAT: Final = "papers.cat.tasks"
-MOST_DESCRIBED: Final = 4
+MOST_DESCRIBED: Final = 6
 """Tasks of a kind that helps describe; of more they list the names."""
 GLUE: Final = {
     "cola": "is a sentence acceptable",
@@ -77,6 +78,10 @@ TASKS: Final[tuple[TaskRow, ...]] = (
             "shipped definitions, answered by the word"),
     TaskRow("mini-sst", "prompts", "tasks.mini.sst:mini_sst", (*PROMPT, "seed", "several"),
             "shipped reviews, answered by a sentiment"),
+    TaskRow("agreement", "prompts", NATURAL, ("name", "tokenizer", "several"),
+            "does a subject of several words take is or are"),
+    TaskRow("materials", "prompts", NATURAL, ("name", "tokenizer", "several"),
+            "of what a thing with an adjective is made"),
     TaskRow("bird", "pairs", "tasks.bird:bird", DATA, "bigrams, with human judgements"),
     TaskRow("paws-qqp", "pairs", "tasks.paws:paws_qqp", DATA, "questions: do they ask the same"),
     TaskRow("mini-idm", "transplants", "tasks.mini.transplants:mini_idm_transplants",

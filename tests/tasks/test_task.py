@@ -223,7 +223,7 @@ def test_the_front_door_imports_nothing_heavy() -> None:
 
 
 def test_the_names_are_those_of_the_documentation() -> None:
-    assert names_of("prompts") == ("idm", "sst", "mini-idm", "mini-sst")
+    assert names_of("prompts") == ("idm", "sst", "mini-idm", "mini-sst", "agreement", "materials")
 
 
 @pytest.mark.parametrize("name", ["mini-idm", "mini-sst"])

@@ -1,0 +1,64 @@
+"""Tasks in plain English that a small language model can do: one JSONL file each, of our wording.
+
+The first line of a file is ``{"template": …}``, the prompt around a text. Each other line is an
+item of its own: ``text``, in which brackets mark the unit that decides the answer; the ``answer``,
+its leading space included; and a ``foil``, an answer of the same kind that is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from interp_compose.tasks.task import Task
+from interp_compose.text.answers import keep_fitting
+from interp_compose.types import Example
+
+MOST_LABELS = 3
+"""Answers of a task that is a classification, at most."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A line of a file."""
+
+    text: str
+    answer: str
+    foil: str
+
+    def example(self, template: str) -> Example:
+        """The prompt without brackets, and the unit's place in it."""
+        before, unit, after = self.text.replace("]", "[").split("[")
+        start = template.index("{}") + len(before)
+        prompt = template.replace("{}", before + unit + after, 1)
+        return Example(prompt, self.answer, spans=((start, start + len(unit)),))
+
+
+@cache
+def read(name: str) -> tuple[str, tuple[Item, ...]]:
+    """A task's template and its items, in the order of the file."""
+    lines = files(__name__).joinpath(f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    first, *rows = map(json.loads, lines)
+    return first["template"], tuple(Item(**row) for row in rows)
+
+
+def natural(name: str, tokenizer: Any, *, several: bool = False) -> Task:
+    """The task for one model, all of it as the test split: items whose answers are one token for
+    it, or ``several``; labels where the task has few answers.
+
+    ``AnswerError`` where no answer is.
+    """
+    template, items = read(name)
+    examples = [item.example(template) for item in items]
+    kept = keep_fitting(tokenizer, examples, of_target=False, several=several)
+    report: dict[str, int | str | float] = {
+        "source": "shipped with interp_compose",
+        "test_all": len(examples),
+        f"test_{'any_tokens' if several else 'one_token'}": len(kept),
+    }
+    answers = dict.fromkeys(item.answer for item in items)
+    labels = tuple(answers) if len(answers) <= MOST_LABELS else ()
+    return Task(name, template, test=kept, report=report, labels=labels)
