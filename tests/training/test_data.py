@@ -6,10 +6,13 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
+import torch
 from hypothesis import given, strategies as st
 
+from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.config import TrainConfig
-from interp_compose.training.data import TrainingExample, collate, in_order
+from interp_compose.training.data import Batch, TrainingExample, collate, in_order
+from interp_compose.training.objectives import Carma
 from interp_compose.training.order import BatchOrder, into_parts, token_batches
 from tests.training.runs import made_up
 
@@ -94,3 +97,13 @@ def test_in_order_gives_like_lengths_together_and_all_of_them() -> None:
     lengths = [len(item.ids) for part in parts for item in part]
     assert lengths == sorted(lengths)
     assert {id(item) for part in parts for item in part} == {id(item) for item in items}
+
+
+def test_the_terms_of_a_part_weigh_as_much_as_it_has_of_what_they_are_means_over() -> None:
+    """Examples, anchors of MI and tokens of words: word 0 counts, specials and padding do not."""
+    word_ids = torch.tensor([[-1, -1, 0, 0, 1], [-1, 0, 1, 1, 2]])
+    batch = Batch(
+        torch.zeros_like(word_ids), (word_ids >= 0).long(), word_ids, torch.tensor([3, 4])
+    )
+    objective = Carma((), (), config=CarmaConfig(), n_layers=2)
+    assert objective.sizes(batch) == (2, 2 + 2, 3 + 4)
