@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Final
@@ -9,7 +10,7 @@ from typing import Final
 import pandas as pd
 
 from docs import measured
-from docs.measured import Cell, Columns, Row, Table, cell, frame, over, pivot, table
+from docs.measured import Cell, Columns, Row, Table, beside, cell, frame, over, pivot, table
 from docs.verdicts import BREAK
 
 
@@ -30,6 +31,20 @@ def shuffled_draws() -> Table:
         "− `shuffled`, five draws": apart("draws"),
     }
     return table(frame("shuffled_draws", "table"), columns)
+
+
+def cap(name: str) -> Table:
+    """Accuracy by layer and pooling, and ``mean`` minus each control, paired by example."""
+    layer = {"layer": "{layer}"}
+    curve = pivot(frame(name, "curve"), layer, ["pooling"], {"`{pooling}`": "{accuracy:.3f}"})
+    interval = "{difference:+.3f} [{ci_low:+.3f}, {ci_high:+.3f}], p {p_holm:.2g}"
+    less = {"`mean` − `{against}`": lambda row: small(cell(interval, row))}
+    return beside(curve, pivot(frame(name, "controls"), layer, ["against"], less))
+
+
+def small(text: str) -> str:
+    """A p below .0001 as that."""
+    return re.sub(r"p \S*e[-−]0?[5-9]$|p \S*e[-−][1-9]\d+$", "p < .0001", text)
 
 
 def leaks() -> Table:

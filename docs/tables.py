@@ -267,6 +267,8 @@ TABLES: dict[str, Callable[[], Table]] = {
     "prompts": prompts,
     "paper_runs": paper_runs,
     "audits_without_row": audits.without_row,
+    "cap_agreement": partial(intervention_results.cap, "cap_agreement"),
+    "cap_materials": partial(intervention_results.cap, "cap_materials"),
     "leaks": intervention_results.leaks,
     "shuffled_draws": intervention_results.shuffled_draws,
     "transplants_mini_idm": partial(intervention_results.transplants, "mini_idm"),

@@ -1,0 +1,34 @@
+"""What is kept of a CAP curve: runs ``cap_*``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+import interp_compose as ic
+from benchmarks.common import plain_rows
+
+
+def by_example(outcomes: pd.DataFrame) -> list[dict[str, Any]]:
+    """Of each layer and pooling, whether each example is right (a digit each, in their order) and
+    the log-probability of its answer (nats)."""
+    ordered = outcomes.sort_values("example", kind="stable")
+    return [
+        {
+            "layer": layer,
+            "pooling": pooling,
+            "correct": "".join(map(str, rows["correct"].astype(int))),
+            "target_logprob": rows["target_logprob"].round(4).tolist(),
+        }
+        for (layer, pooling), rows in ordered.groupby(["layer", "pooling"], sort=False)
+    ]
+
+
+def controls(curve: ic.CapCurve) -> list[dict[str, Any]]:
+    """``mean`` minus each control, by layer, with ``against`` for the control's name."""
+    frames = [
+        curve.differences("mean", control).assign(against=control)
+        for control in ("last", "shuffled")
+    ]
+    return plain_rows(pd.concat(frames))
