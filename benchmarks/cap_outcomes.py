@@ -11,14 +11,15 @@ from benchmarks.common import plain_rows
 
 
 def by_example(outcomes: pd.DataFrame) -> list[dict[str, Any]]:
-    """Of each layer and pooling, whether each example is right (a digit each, in their order) and
-    the log-probability of its answer (nats)."""
+    """Of each layer and pooling, by example in their order: whether it is right (a digit each), the
+    log-probability of its answer (nats), and the token that is predicted."""
     ordered = outcomes.sort_values("example", kind="stable")
     return [
         {
             "layer": layer,
             "pooling": pooling,
             "correct": "".join(map(str, rows["correct"].astype(int))),
+            "prediction": rows["prediction"].tolist(),
             "target_logprob": rows["target_logprob"].round(4).tolist(),
         }
         for (layer, pooling), rows in ordered.groupby(["layer", "pooling"], sort=False)

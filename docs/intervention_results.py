@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Final
@@ -12,6 +11,7 @@ import pandas as pd
 from docs import measured
 from docs.measured import Cell, Columns, Row, Table, beside, cell, frame, over, pivot, table
 from docs.verdicts import BREAK
+from interp_compose.studies.core.text import probability
 
 
 def shuffled_draws() -> Table:
@@ -37,14 +37,11 @@ def cap(name: str) -> Table:
     """Accuracy by layer and pooling, and ``mean`` minus each control, paired by example."""
     layer = {"layer": "{layer}"}
     curve = pivot(frame(name, "curve"), layer, ["pooling"], {"`{pooling}`": "{accuracy:.3f}"})
-    interval = "{difference:+.3f} [{ci_low:+.3f}, {ci_high:+.3f}], p {p_holm:.2g}"
-    less = {"`mean` − `{against}`": lambda row: small(cell(interval, row))}
+    change = "{difference:+.3f} [{ci_low:+.3f}, {ci_high:+.3f}], p "
+    less: Columns = {
+        "`mean` − `{against}`": lambda row: cell(change, row) + probability(row["p_holm"])
+    }
     return beside(curve, pivot(frame(name, "controls"), layer, ["against"], less))
-
-
-def small(text: str) -> str:
-    """A p below .0001 as that."""
-    return re.sub(r"p \S*e[-−]0?[5-9]$|p \S*e[-−][1-9]\d+$", "p < .0001", text)
 
 
 def leaks() -> Table:
