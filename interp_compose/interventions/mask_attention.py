@@ -14,7 +14,7 @@ from functools import partial
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from interp_compose._public import public
@@ -168,6 +168,7 @@ def mask_attention(
     In an encoder–decoder, positions are those of the joint sequence, and so edges say which
     attention they belong to: from source to source, self-attention of the encoder's layers; in the
     decoder's layers from target to target self-attention, from target to source cross-attention.
+    Where the decoder is recurrent, target tokens are refused as keys.
 
     Args:
         model: from :func:`load_model`.
@@ -230,6 +231,7 @@ class _Pairs:
     """Which edges, from queries to keys, are knocked out in the call that is running."""
 
     def __init__(self, model: LensModel, keys: Positions, queries: Positions) -> None:
+        self._model = model
         self._keys = CallPositions(model, keys, "keys")
         self._queries = CallPositions(model, queries, "queries")
         self._cached: dict[AttentionSite, int] = {}  # positions in a cache after its last call
@@ -249,6 +251,8 @@ class _Pairs:
             self._keys.of_call(tokens, mask) as keys,
             self._queries.of_call(tokens, mask) as queries,
         ):
+            if self._model.recurrent_target and self._keys.positions is not None:
+                _refuse_targets(self._model, tokens, keys)
             self.chosen |= bool((keys.any(dim=1) & queries.any(dim=1)).any())
             yield
 
@@ -295,6 +299,20 @@ class _Pairs:
             queries = self._queries.flags(batch, n_queries, device, start=n_extra, fresh=fresh)
             self.chosen |= bool((keys.any(dim=1) & queries.any(dim=1)).any())
         return queries[:, :, None] & keys[:, None, :]  # [batch query key]
+
+
+def _refuse_targets(
+    model: LensModel, tokens: Int[Tensor, "batch pos"], keys: Bool[Tensor, "batch pos"]
+) -> None:
+    """Target tokens that later ones read without attention."""
+    chosen = keys & (tokens >= model.d_vocab_source)
+    if bool(chosen.any()):
+        position = int(chosen.any(dim=0).nonzero()[0])
+        raise InterventionError(
+            f"keys hold position {position}, a target token: the decoder of {model.name!r} reads "
+            "earlier target tokens in a recurrent unit and not by attention, so that knocking "
+            "attention out would not keep it from later ones. Name source tokens as keys."
+        )
 
 
 def _short(positions: Positions) -> str:

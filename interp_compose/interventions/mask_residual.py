@@ -89,7 +89,6 @@ def _passing(
     """What enters the block leaves it; for blocks that end in a norm, and begin with none."""
     entered: list[Tensor] = []
     prefix, side = model.prefix(layer), model.side_of(layer)
-    first = model.attention_sites(layer)[0].name
 
     def keep(resid: Float[Tensor, "batch pos d_model"], hook: Any) -> None:
         entered[:] = [resid]  # by reference; restore() drops it
@@ -100,6 +99,6 @@ def _passing(
 
     return [
         # Not hook_resid_pre: a later hook there, or a collapse, still changes what enters.
-        (f"{prefix}.{first}.hook_in", keep),
+        (model.entered(layer), keep),
         (f"{prefix}.hook_resid_post", restore),
     ]

@@ -85,6 +85,9 @@ class BaseModel(Wrapped):
     """The embedding that its sentence-transformers folder states."""
     keeps_to_names: bool = False
     """Whether hook points are this library's own, which its tests hold to their names."""
+    recurrent_target: bool = False
+    """Whether target tokens reach later ones through a recurrent unit, so that no knock-out of
+    attention keeps them apart."""
     pad_id: int | None = None
     """A token id that the model itself treats as padding, whatever the mask."""
 
@@ -206,6 +209,10 @@ class BaseModel(Wrapped):
         it adds."""
         prefix = self.prefix(layer)
         return {"attn": f"{prefix}.hook_attn_out", "mlp": f"{prefix}.hook_mlp_out"}
+
+    def entered(self, layer: int) -> str:
+        """The hook point of what enters a layer's first sublayer."""
+        return f"{self.prefix(layer)}.{self.attention_sites(layer)[0].name}.hook_in"
 
     def side_of(self, layer: int) -> Side:
         """Whose positions the activations inside a layer have; None: the whole sequence's."""

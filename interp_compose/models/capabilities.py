@@ -308,6 +308,8 @@ class _Probes:
             # Both sides of the comparison below would compute distances anew, and agree.
             return ALIBI
         gone = [2, 5] if self.two_stacks else [3]  # positions that leave the sequence
+        if self.model.recurrent_target:
+            gone = [2]  # every target token is read, and no mask keeps it from later ones
         keep = [position for position in range(7) if position not in gone]
         # 1. The whole sequence, in which nothing attends to the positions.
         if self.two_stacks:  # a mask would take them out of its stacks' own sequences as well
@@ -413,7 +415,7 @@ class _Probes:
 
     def mask_attention(self) -> Probe:
         # The first token of the padded row, the third of the other; and the first target token.
-        masked = [2, 4] if self.two_stacks else [2]
+        masked = [2, 4] if self.two_stacks and not self.model.recurrent_target else [2]
         read: Read = "hidden" if self.two_stacks else self.read
         others = self._real(read)
         others[:, [0, 1, *masked]] = False

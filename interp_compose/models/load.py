@@ -48,6 +48,8 @@ from interp_compose.models.load_encoder import (
     load_encoder,
     peek,
 )
+from interp_compose.models.marian_file import marian_of
+from interp_compose.models.marian_student import load_marian
 from interp_compose.models.model_files import check_sizes, refuse_pickled, saved_tokenizer
 from interp_compose.models.own_folder import kind_of_folder, load_own_model, own_model_around
 from interp_compose.models.own_forward import OwnForward, small_random_model
@@ -79,7 +81,8 @@ def load_model(
 
     Args:
         source: a hub name (``"gpt2"``), a folder in Hugging Face's format, a GGUF file or a folder
-            with one, whose weights are dequantised (with the extra ``gguf``), a shipped name
+            with one, whose weights are dequantised (with the extra ``gguf``), a folder of a Marian
+            student (a translator with a recurrent decoder, as Firefox has them), a shipped name
             (``"mini-base"``, ``"mini-idm"``), a Hugging Face causal language model, encoder (BERT,
             RoBERTa, with or without a masked-LM head; sentence-transformers folders) or
             encoder–decoder (T5, BART, Marian, mBART, …), a ``TransformerBridge``, a
@@ -255,6 +258,18 @@ def _load_pretrained(
     if revision is not None:
         options["revision"] = revision
     folder = Path(source)
+    student = marian_of(folder)
+    if student is not None:
+        for option in ("revision", "device_map"):
+            if option in options:
+                raise OptionError(f"{option} is Hugging Face's, and {name!r} a Marian file")
+        return load_marian(
+            student,
+            name=student.parent.resolve().name if student == folder else folder.resolve().name,
+            tokenizer=tokenizer,
+            device=options["device"],
+            dtype=options["dtype"],
+        )
     file = gguf_of(folder)
     if file is not None:
         if revision is not None or trust_remote_code:

@@ -206,6 +206,15 @@ def prepare_ablation(
             f"none of the {len(items)} examples has a {options.unit} before its last token, so "
             "there is nothing to knock out. Use longer prompts."
         )
+    if options.what == "words" and model.recurrent_target:
+        with_target = next((item for item in items if item.example.target), None)
+        if with_target is not None:
+            raise InterventionError(
+                f"example {with_target.index} begins its target with "
+                f"{with_target.example.target!r}, and the decoder of {model.name!r} reads words of "
+                "a target in a recurrent unit and not by attention, so that what='words' could "
+                "knock out those of the source alone. Leave the examples' target out."
+            )
     tags = {} if tagger is None else _tags(items, tagger)
     cells = {"words": max(len(words_of(item)) for item in items), "heads": model.n_heads}
     streams = (len(layers) + 1) * max(1, cells.get(options.what, 1))

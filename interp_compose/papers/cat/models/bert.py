@@ -19,6 +19,7 @@ from transformer_lens.hook_points import HookPoint
 from interp_compose._public import public
 from interp_compose.errors import OptionError, PromptError
 from interp_compose.models.model_files import MAX_LAYERS
+from interp_compose.models.parts import MLP, Act, Attention, Biases, LayerNorm
 from interp_compose.papers.cat.models.composition import (
     Composition,
     DenseComposition,
@@ -27,14 +28,7 @@ from interp_compose.papers.cat.models.composition import (
     word_means,
 )
 from interp_compose.papers.cat.models.shape import EncoderShape
-from interp_compose.papers.shared.models.decoder import (
-    MLP,
-    Act,
-    Attention,
-    Biases,
-    LayerNorm,
-    check_shape,
-)
+from interp_compose.papers.shared.models.decoder import check_shape
 from interp_compose.tensors import positions_from_mask
 
 ComposedBlocks = Literal["none", "every", "last"]

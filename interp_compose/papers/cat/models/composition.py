@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import gelu, linear, normalize, relu
 from transformer_lens.hook_points import HookPoint
 
-from interp_compose.papers.shared.models.decoder import Attention
+from interp_compose.models.parts import Attention
 
 CodeNorm = Literal["rms", "unit"]
 EPSILON: Final = 1e-12

