@@ -1,0 +1,128 @@
+"""Where do small translators put words together? Runs ``translators_*``.
+
+240 sentences of our own with a translation of ours (``texts/translation.jsonl``), words of several
+pieces marked by kind: ``rare`` (one stem), ``affix`` (a stem with a prefix or suffix) and
+``compound`` (two stems). The answer is the whole translation that the model itself gives, and with
+``reference`` ours.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+import interp_compose as ic
+from benchmarks.cap_outcomes import by_example
+from benchmarks.common import plain_rows
+from interp_compose.stats.seeds import holm, mean_interval
+
+TEXTS: Final = Path(__file__).parent / "texts" / "translation.jsonl"
+AGAINST: Final = ("shuffled", "straddling", "last", "first")
+Row = Mapping[str, Any]
+
+
+def measured(
+    folder: Path, model: str, source: str, target: str, layers: Sequence[int], kinds: Sequence[str]
+) -> dict[str, Any]:
+    """CAP of the encoder, and what reads its words: everything that the page prints.
+
+    Intervals and p are Student's t over sentences, paired; p by Holm over layers.
+    """
+    lens = ic.load_model(model)
+    rows = [json.loads(line) for line in TEXTS.read_text(encoding="utf-8").splitlines()]
+    texts = [row[source] for row in rows]
+    translations = translated(lens, texts)
+    own = examples(texts, translations)
+    options: dict[str, Any] = {"multi_token_answers": True, "layers": layers}
+    curve = ic.cap_curve(lens, own, **options, resume=folder / "words")
+    print(curve.summary())
+    curve.save(folder / "cap", overwrite=True)
+    kept: dict[str, Any] = {
+        "config": {key: v for key, v in curve.config.items() if "sha256" not in key},
+        "translations": translations,
+        "curve": plain_rows(curve.frame),
+        "clean": plain_rows(curve.clean[["example", "correct", "target_logprob"]]),
+        "outcomes": by_example(curve.outcomes),
+        "differences": differences(curve),
+    }
+    for kind in kinds:
+        of_kind = [
+            ic.Example(text, translation, spans=spans)
+            for row, text, translation in zip(rows, texts, translations, strict=True)
+            if (spans := spans_of(text, words_of(lens, row["words"], kind)))
+        ]
+        part = ic.cap_curve(
+            lens, of_kind, unit="span", pooling=["mean"], **options, resume=folder / kind
+        )
+        print(kind, part.summary())
+        n_words = sum(len(example.spans or ()) for example in of_kind)
+        kept[kind] = {"n_words": n_words, "n": len(of_kind), "differences": differences(part)}
+    ours = examples(texts, [row[target] for row in rows])
+    reference = ic.cap_curve(lens, ours, pooling=["mean"], **options, resume=folder / "reference")
+    kept["reference"] = {"differences": differences(reference)}
+    return kept
+
+
+def translated(lens: Any, texts: Sequence[str]) -> list[str]:
+    """Greedily, as the model gives it."""
+    batches = [texts[i : i + 40] for i in range(0, len(texts), 40)]
+    return [text for batch in batches for text in lens.generate(batch, max_new_tokens=60)]
+
+
+def examples(texts: Iterable[str], answers: Iterable[str]) -> list[ic.Example]:
+    return [ic.Example(text, answer) for text, answer in zip(texts, answers, strict=True)]
+
+
+def words_of(lens: Any, marked: Mapping[str, str], kind: str) -> list[str]:
+    """The words of a kind that have several pieces."""
+    tokenizer = lens.tokenizer
+    of_kind = [word for word, its_kind in marked.items() if its_kind == kind]
+    return [word for word in of_kind if len(tokenizer.tokenize(f" {word}")) > 1]
+
+
+def spans_of(text: str, words: Sequence[str]) -> tuple[tuple[int, int], ...]:
+    """Where the words are, in the order of the text."""
+    places = [re.search(rf"\b{re.escape(word)}\b", text) for word in words]
+    return tuple(sorted(place.span() for place in places if place is not None))
+
+
+def differences(curve: ic.CapCurve) -> list[dict[str, Any]]:
+    """``mean`` minus each control, by layer, in nats a sentence; and the same in accuracy."""
+    wide = curve.outcomes.pivot_table(
+        index="example", columns=["pooling", "layer"], values="target_logprob"
+    )
+    accuracy = curve.frame.set_index(["pooling", "layer"])["accuracy"]
+    rows: list[dict[str, Any]] = []
+    for control in AGAINST:
+        if control not in wide:
+            continue
+        of_control = []
+        for layer in wide["mean"]:
+            change = (wide["mean"][layer] - wide[control][layer]).to_numpy(float)
+            low, high = mean_interval(change.tolist())
+            of_control.append(
+                {
+                    "against": control,
+                    "layer": int(layer),
+                    "mean": float(change.mean()),
+                    "low": low,
+                    "high": high,
+                    "p": p_of(change),
+                    "accuracy": float(accuracy["mean", layer] - accuracy[control, layer]),
+                }
+            )
+        corrected = holm([row["p"] for row in of_control])
+        rows += [{**row, "p_holm": float(p)} for row, p in zip(of_control, corrected, strict=True)]
+    return rows
+
+
+def p_of(change: np.ndarray) -> float:
+    """Two-sided, of a paired t test."""
+    from scipy.stats import ttest_1samp
+
+    return float(ttest_1samp(change, 0.0).pvalue) if np.ptp(change) else 1.0
