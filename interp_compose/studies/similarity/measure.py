@@ -18,13 +18,13 @@ from torch import Tensor
 
 from interp_compose.checks import check_limit, check_numbers, drawn, sample_note
 from interp_compose.errors import InputError, InterventionError, NonFiniteError, OptionError
+from interp_compose.interventions.control_spans import shuffled_groups
 from interp_compose.interventions.pooling import (
     How,
     OwnPooling,
     PooledLayout,
     own_poolings,
     poolings_of,
-    shuffled_groups,
 )
 from interp_compose.interventions.pooling_sweep import sweep, with_controls, with_layouts
 from interp_compose.interventions.streams import resumed
@@ -161,7 +161,10 @@ class PreparedSimilarity(Prepared[SimilarityCurve]):
         pooled = clean[-1].repeat(len(layers), len(poolings), 1, 1)
         if rows:
             units = batch.layout([text.prompt.groups for text in texts])
-            shuffled = batch.layout([_shuffled(text, self.seed) for text in texts])
+            spans = {}
+            if "shuffled" in poolings:
+                shuffled = batch.layout([_shuffled(text, self.seed) for text in texts])
+                spans["shuffled"] = shuffled.rows(affected)
             special = _special_slots(batch, units)[affected]
 
             def finish(
@@ -175,7 +178,7 @@ class PreparedSimilarity(Prepared[SimilarityCurve]):
                 lambda layer: resid[names[layer]][affected],
                 batch.mask[affected],
                 model.positions(batch.tokens, batch.mask)[affected],
-                with_layouts(poolings, units.rows(affected), shuffled.rows(affected)),
+                with_layouts(poolings, units.rows(affected), spans),
                 layers,
                 finish,
                 max_tokens=chunk_tokens(model, units.n_positions, logits=0),
