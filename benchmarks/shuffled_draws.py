@@ -1,8 +1,8 @@
-"""Is pooling words better than pooling other spans? The control ``shuffled`` over several draws:
-run ``shuffled_draws``.
+"""Is pooling words better than pooling other spans? The control ``shuffled`` over several draws,
+and the other controls: run ``shuffled_draws``.
 
-In points of accuracy: ``mean`` minus ``last``; minus ``shuffled`` of the first seed, with p
-(McNemar, Holm over layers); and minus ``shuffled`` averaged for each prompt over the seeds, with a
+In points of accuracy: ``mean`` minus each control, ``shuffled`` of the first seed, with p (McNemar,
+Holm over layers); and minus ``shuffled`` averaged for each prompt over the seeds, with a
 percentile bootstrap over prompts (95 %).
 """
 
@@ -15,6 +15,7 @@ import numpy as np
 
 import interp_compose as ic
 from interp_compose.stats.intervals import bootstrap_interval
+from interp_compose.studies.cap.result import CONTROLS
 
 
 def measured(model: str, seeds: Sequence[int]) -> dict[str, Any]:
@@ -29,7 +30,7 @@ def measured(model: str, seeds: Sequence[int]) -> dict[str, Any]:
     mean = right[0]["mean"]
     apart = mean.to_numpy(float) - np.mean([each["shuffled"].to_numpy(float) for each in right], 0)
     low, high = bootstrap_interval(apart)
-    pairs = {name: curves[0].differences("mean", name) for name in ("last", "shuffled")}
+    pairs = {name: curves[0].differences("mean", name) for name in CONTROLS}
     rows = [
         {
             "layer": int(layer),
@@ -45,4 +46,5 @@ def measured(model: str, seeds: Sequence[int]) -> dict[str, Any]:
         for at, layer in enumerate(mean.columns)
     ]
     print(*rows, sep="\n")
-    return {"seeds": list(seeds), "n": len(mean), "table": rows}
+    straddling = curves[0].config["straddling"]
+    return {"seeds": list(seeds), "n": len(mean), "straddling": straddling, "table": rows}

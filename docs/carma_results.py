@@ -56,7 +56,7 @@ def _measure(row: Row) -> str:
 
 
 def controls(task: str) -> Table:
-    """CARMA minus plain fine-tuning under CAP and its two controls."""
+    """CARMA minus plain fine-tuning under CAP and two controls."""
     rows = frame(f"carma_controls_{task.replace('-', '_')}", "differences")
     return pivot(rows, BY_LAYER, ["pooling"], {"{pooling}": GAIN})
 

@@ -26,8 +26,11 @@ def shuffled_draws() -> Table:
     columns: Columns = {
         "layer": "{layer}",
         "− `last`": apart("last"),
+        "− `first`": apart("first"),
+        "− `straddling`": apart("straddling"),
+        "p of it (Holm)": "{straddling_p_holm:.2f}",
         f"− `shuffled`, seed {measured.read('shuffled_draws')['seeds'][0]}": apart("shuffled"),
-        "p (Holm)": "{shuffled_p_holm:.2f}",
+        "p of it": "{shuffled_p_holm:.2f}",
         "− `shuffled`, five draws": apart("draws"),
     }
     return table(frame("shuffled_draws", "table"), columns)

@@ -242,7 +242,7 @@ def test_options_reach_cap(
     assert "OptionError: name=' ': expected a word or a few" in capsys.readouterr().err
     assert curve.config["layers"] == [0, 2]
     assert sorted(set(curve.frame["layer"])) == [0, 2]
-    assert set(curve.frame["pooling"]) == {"mean", "last", "shuffled"}
+    assert set(curve.frame["pooling"]) == {"mean", "last", "first", "straddling", "shuffled"}
     out = tmp_path / "among"
     cli.main(command(inputs, out, "--layers", "0", "--answers", "a", "b", "-q"))
     other = ic.CapCurve.load(out).config

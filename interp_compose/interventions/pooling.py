@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast, get_args
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -102,40 +101,6 @@ class PooledLayout:
         return token_positions.gather(1, self.last_token).masked_fill(self.mask == 0, 0)
 
 
-def shuffled_groups(
-    groups: Sequence[int], *, seed: int, example: int, keep_last: bool = True
-) -> list[int]:
-    """The same unit sizes at random places: pooling that ignores where words begin and end.
-
-    Specials (-1) stay where they are, and units on their side of them; with ``keep_last``, the last
-    unit as well, from which a model predicts the next token. Seeded by ``(seed, example)``, so that
-    an example is shuffled alike in any batch.
-    """
-    ids = np.asarray(groups)
-    places = np.flatnonzero(ids >= 0)
-    if places.size == 0:
-        return list(groups)
-    generator, out, n_units = np.random.default_rng([seed, example]), ids.copy(), 0
-    # Stretches of tokens without a special between them: one, but where a text has its own.
-    stretches = np.split(places, np.flatnonzero(np.diff(places) > 1) + 1)
-    for stretch in stretches:
-        sizes = np.bincount(ids[stretch] - ids[stretch].min())  # [group]: tokens of each
-        moved = len(sizes) - int(keep_last and stretch is stretches[-1])
-        sizes[:moved] = generator.permutation(sizes[:moved])
-        out[stretch] = n_units + np.repeat(np.arange(len(sizes)), sizes)  # [token]: its unit
-        n_units += len(sizes)
-    return [int(unit) for unit in out]
-
-
-def shuffled_sides(groups: Sequence[int], n_source: int, *, seed: int, example: int) -> list[int]:
-    """:func:`shuffled_groups` of source and target each, in a row of an encoder–decoder; the last
-    unit of the target stays, none of the source has to."""
-    source = shuffled_groups(groups[:n_source], seed=seed, example=example, keep_last=False)
-    target = shuffled_groups(groups[n_source:], seed=seed, example=example)
-    first = max(source) + 1
-    return source + [unit if unit < 0 else unit + first for unit in target]
-
-
 def _refuse_scattered(groups: Int[Tensor, "batch pos"], starts: Tensor) -> None:
     for row in range(groups.shape[0]):
         # A group that begins twice has another one in between.
@@ -152,7 +117,7 @@ How = Literal["mean", "max", "sum", "last", "first"]
 HOW = get_args(How)
 OwnPooling = Callable[[Tensor], Tensor]
 """A function of one unit: of its tokens' vectors ``[token d_model]``, one vector ``[d_model]``."""
-TAKEN: Final = (*HOW, "shuffled", "average", "none", "clean")
+TAKEN: Final = (*HOW, "straddling", "shuffled", "average", "none", "clean")
 """Names that mean something else in results."""
 
 

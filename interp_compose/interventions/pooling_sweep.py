@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose.interventions.pooling import (
+    HOW,
     How,
     OwnPooling,
     PooledLayout,
@@ -40,20 +41,19 @@ class SweptPooling:
 def with_controls(
     poolings: Mapping[str, How | OwnPooling], controls: Sequence[str]
 ) -> dict[str, How | OwnPooling]:
-    """Poolings by name, and after them the controls, which their names say; ``"shuffled"`` is a
-    mean."""
-    how = {name: "mean" if name == "shuffled" else cast(How, name) for name in controls}
+    """Poolings by name, and after them the controls: one of :data:`.pooling.HOW`, or the name of
+    other spans, over which the mean is taken."""
+    how = {name: cast(How, name) if name in HOW else "mean" for name in controls}
     return {**poolings, **how}
 
 
 def with_layouts(
-    poolings: Mapping[str, How | OwnPooling], units: PooledLayout, shuffled: PooledLayout
+    poolings: Mapping[str, How | OwnPooling],
+    units: PooledLayout,
+    spans: Mapping[str, PooledLayout],
 ) -> list[SweptPooling]:
-    """Poolings over ``units``; ``"shuffled"`` over ``shuffled``."""
-    return [
-        SweptPooling(name, how, shuffled if name == "shuffled" else units)
-        for name, how in poolings.items()
-    ]
+    """Poolings over ``units``; those that are in ``spans`` over these."""
+    return [SweptPooling(name, how, spans.get(name, units)) for name, how in poolings.items()]
 
 
 def sweep(

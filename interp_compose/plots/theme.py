@@ -65,6 +65,7 @@ PROTOCOL_STYLES: Final = {
     "sum": Style(GREEN, "diamond", width=1.6, filled=False),
     "last": Style("#A3478A", "triangle-up", dash="dash", width=1.6),
     "first": Style("#8C6D1F", "triangle-down", dash="dash", width=1.6),
+    "straddling": Style("#5F63A6", "cross", dash="dot", width=1.6),
     "shuffled": Style("#707070", "x", dash="dot", width=1.6),
     "average": Style(BLUE, "circle", width=2.6),
 }

@@ -120,7 +120,7 @@ def test_each_name_has_a_style_of_its_own_until_they_return() -> None:
 
 
 def test_lines_differ_without_colour() -> None:
-    names = ("mean", "max", "sum", "last", "first", "shuffled")
+    names = ("mean", "max", "sum", "last", "first", "straddling", "shuffled")
     assert len({PROTOCOL_STYLES[name].marker for name in names}) == len(names)
     assert len({style.marker for style in COMPARISON_STYLES}) == len(COMPARISON_STYLES)
 

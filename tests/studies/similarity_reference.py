@@ -22,7 +22,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-from interp_compose.interventions.pooling import shuffled_groups
+from interp_compose.interventions.control_spans import shuffled_groups
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.studies.similarity import result as similarity_agreement

@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import statistics
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -161,7 +162,9 @@ def test_protocols_that_agree_add_no_certainty() -> None:
 
 def test_controls_alone_have_no_average() -> None:
     curve = make_curve(poolings=CONTROLS)
-    with pytest.raises(InputError, match=r"only \['last', 'shuffled'\] were run; run at least one"):
+    with pytest.raises(
+        InputError, match=r"only \['first', 'last', 'sh.*\] were run; run at least one"
+    ):
         curve.average()
 
 
@@ -178,17 +181,38 @@ def test_summary_is_an_aligned_table() -> None:
         == "model tiny · task mini-idm · unit word · 7 examples, 6 with a unit of several tokens"
     )
     assert lines[1].startswith(f"clean accuracy {right / N:.3f} [")
-    assert lines[2] == "accuracy with units pooled (controls: last, shuffled):"
-    assert lines[3] == "layer  depth      mean       max       sum      last  shuffled"
-    assert lines[4] == "    0   0.00" + f"     {share:.3f}" * 5
+    assert lines[2] == "accuracy with units pooled (controls: last, first, straddling, shuffled):"
+    assert lines[3] == (
+        "layer  depth      mean       max       sum      last     first  straddling  shuffled"
+    )
+    assert lines[4] == "    0   0.00" + f"     {share:.3f}" * 5 + f"{share:12.3f}{share:10.3f}"
     assert len({len(line) for line in lines[3 : 4 + len(LAYERS)]}) == 1
     assert lines[5 + len(LAYERS)].startswith(
         "mean − control, paired by example: 95 % interval, not corrected for the number of compar"
     )
-    assert len({len(line) for line in lines[6 + len(LAYERS) : -1]}) == 1
+    tables = [lines[6 + len(LAYERS) :][:4], lines[10 + len(LAYERS) : -1]]
+    for table, controls in zip(
+        tables, (("last", "first"), ("straddling", "shuffled")), strict=True
+    ):
+        assert len(table) == 1 + len(LAYERS)
+        assert len({len(line) for line in table}) == 1
+        assert [name for name in CONTROLS if f"− {name} " in table[0]] == list(controls)
     assert lines[-1] == (
         "! 7 examples, fewer than 30: the 95 % interval of an accuracy of 0.5 is [0.20, 0.80]"
     )
+
+
+def test_a_result_of_two_controls_is_read_and_shown(tmp_path: Path) -> None:
+    """As they were saved before there were four."""
+    make_curve(poolings=(*POOLINGS, "last", "shuffled")).save(tmp_path / "curve")
+    curve = CapCurve.load(tmp_path / "curve")
+    lines = curve.summary().splitlines()
+    assert lines[2] == "accuracy with units pooled (controls: last, shuffled):"
+    assert sum(line.startswith("layer  depth") for line in lines) == 2
+    assert list(drawn(curve.plot())) == [*POOLINGS, "last", "shuffled"]
+    assert [("straddling" in line) for line in curve.sentences()] == [False] * 3
+    both = curve.differences_from(make_curve())
+    assert {*both["pooling"]} == {"clean", *POOLINGS, "last", "shuffled"}
 
 
 def test_the_summary_tells_on_which_side_of_0_an_interval_ends(
@@ -222,8 +246,8 @@ def test_differences_pair_examples() -> None:
             assert row["n"] == N
             assert row["p"] <= row["p_holm"] <= 1
     assert all(column in (CapCurve.differences.__doc__ or "") for column in table)
-    for first, second in (("mean", "mean"), ("clean", "mean"), ("mean", "first")):
-        with pytest.raises(OptionError, match="expected two of mean, max, sum, last, shuffled"):
+    for first, second in (("mean", "mean"), ("clean", "mean"), ("mean", "own")):
+        with pytest.raises(OptionError, match="expected two of mean, max, sum, last, first, str"):
             curve.differences(first, second)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pandas as pd
@@ -23,8 +24,8 @@ from interp_compose.errors import (
     SpanError,
 )
 from interp_compose.interventions import pooling_sweep
+from interp_compose.interventions.control_spans import shuffled_groups, straddled_groups
 from interp_compose.interventions.pool_at import pool_at
-from interp_compose.interventions.pooling import shuffled_groups
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.studies.cap.measure import cap_curve
@@ -57,10 +58,19 @@ def test_every_outcome_equals_one_intervention_by_hand(
         plans: list[tuple[Any, Any]] = [
             ((layer, how), (layer, how, groups))
             for layer in range(model.n_layers)
-            for how in ("mean", "max", "sum", "last")
+            for how in ("mean", "max", "sum", "last", "first")
         ]
-        moved = shuffled_groups(groups, seed=5, example=index)
-        plans += [((layer, "shuffled"), (layer, "mean", moved)) for layer in range(model.n_layers)]
+        left_first = crc32(example.prompt.encode()) % 2 == 0
+        spans = {
+            "shuffled": shuffled_groups(groups, seed=5, example=index),
+            "straddling": straddled_groups(groups, left_first=left_first),
+        }
+        plans += [
+            ((layer, name), (layer, "mean", moved))
+            for layer in range(model.n_layers)
+            for name, moved in spans.items()
+        ]
+        assert len(plans) == len(rows.loc[index])
         for key, (layer, how, units) in plans:
             with pool_at(model, layer, torch.tensor([units]), how, mode=mode):
                 logits = model(tokens)[0, -1].double()
@@ -82,7 +92,7 @@ def test_what_pooling_cannot_change_carries_the_clean_outcome(
     curve = quiet(model, examples)
     clean = curve.clean.set_index("example")
     untouched = curve.outcomes[curve.outcomes["example"] >= 5]
-    assert len(untouched) == 2 * model.n_layers * 5
+    assert len(untouched) == 2 * model.n_layers * 7
     for column in ("prediction", "target_logprob", "target_rank", "correct"):
         expected = clean.loc[untouched["example"], column].to_numpy()
         assert np.array_equal(untouched[column].to_numpy(), expected)
@@ -101,6 +111,55 @@ def test_batches_and_their_order_change_nothing_but_rounding(
     ordered = back.sort_values(["example", "layer"], kind="stable").reset_index(drop=True)
     same = quiet(model, examples, controls=False).outcomes
     pd.testing.assert_frame_equal(ordered, same, atol=1e-5, rtol=0)
+
+
+LONE = 'alive "'
+"""Its first word has several tokens and no neighbour but the last token, which stays."""
+
+
+def test_units_that_the_control_straddling_moves_are_counted(
+    model: LensModel, examples: list[Example]
+) -> None:
+    def counts(rows: list[Example], **options: Any) -> tuple[int, int, ic.CapCurve]:
+        curve = quiet(model, rows, layers=[0], pooling="mean", **options)
+        return (*curve.config["straddling"].values(), curve)
+
+    expected = []
+    for prompt in tokenize_prompts(model.tokenizer, examples):
+        groups = prompt.with_last_apart().groups.tolist()
+        moved = straddled_groups(groups, left_first=crc32(prompt.text.encode()) % 2 == 0)
+        several = {unit for unit in groups if unit >= 0 and groups.count(unit) > 1}
+        places = [{i for i, unit in enumerate(groups) if unit == one} for one in several]
+        after = [{i for i, unit in enumerate(moved) if unit == one} for one in {*moved}]
+        expected.append((sum(place not in after for place in places), len(places)))
+    moved, of, curve = counts(examples)
+    assert (moved, of) == tuple(map(sum, zip(*expected, strict=True)))
+    assert moved
+    assert ("straddling moves" in curve.summary()) == (moved < of)
+    # One that cannot be moved: it is counted, and its outcome is that of mean.
+    some, more, curve = counts([*examples, Example(LONE, "a")])
+    assert (some, more) == (moved, of + 1)
+    note = f"! straddling moves {some} of {more} units of several tokens; the others, without a"
+    assert note in curve.summary()
+    outcomes = curve.outcomes.set_index(["example", "pooling"])["target_logprob"]
+    lone = outcomes[len(examples)]
+    assert lone["straddling"] == pytest.approx(lone["mean"], abs=1e-6)
+    assert abs(lone["first"] - lone["mean"]) > 1e-4
+    for index in range(5):
+        assert (abs(outcomes[index, "straddling"] - outcomes[index, "mean"]) > 1e-6) == (
+            expected[index][0] > 0
+        )
+    assert "straddling" not in quiet(model, examples, layers=[0], controls=False).config
+
+
+def test_where_no_unit_can_be_moved_the_control_is_left_out_loudly(model: LensModel) -> None:
+    said = "the control straddling is left out, since it would be mean itself: all 1 units of sev"
+    with pytest.warns(UserWarning, match=said):
+        curve = quiet(model, [Example(LONE, "a")], layers=[0])
+    assert list(curve.frame["pooling"]) == ["mean", "max", "sum", "last", "first", "shuffled"]
+    assert curve.config["straddling"] == {"moved": 0, "of": 1}
+    assert f"! {said}" in curve.summary()
+    assert len(quiet(model, [Example(LONE, "a")], layers=[0], controls=False).frame) == 3
 
 
 def test_options_shape_the_table(model: LensModel, examples: list[Example]) -> None:

@@ -7,6 +7,7 @@ import copy
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import numpy as np
 import pandas as pd
@@ -18,10 +19,10 @@ from transformers import PreTrainedTokenizerFast
 
 import interp_compose as ic
 from interp_compose.errors import AnswerError, InputError, OptionError, PromptError
+from interp_compose.interventions.control_spans import shuffled_groups, straddled_groups
 from interp_compose.interventions.mask_attention import mask_attention
 from interp_compose.interventions.mask_residual import mask_residual
 from interp_compose.interventions.pool_at import pool_at
-from interp_compose.interventions.pooling import shuffled_groups
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.text.units import tokenize_prompts
@@ -112,7 +113,10 @@ def example(ids: list[int], units: list[int], answer: list[int]) -> Example:
     return Example(text(ids), text(answer), spans=spans)
 
 
-def how_of(protocol: str, units: list[int], index: int) -> tuple[list[int], str]:
+def how_of(protocol: str, ids: list[int], units: list[int], index: int) -> tuple[list[int], str]:
+    if protocol == "straddling":
+        left_first = crc32(text(ids).encode()) % 2 == 0
+        return straddled_groups(units, left_first=left_first), "mean"
     if protocol == "shuffled":
         return shuffled_groups(units, seed=SEED, example=index), "mean"
     return units, protocol
@@ -139,7 +143,7 @@ def cases(hand: Hand) -> list[tuple[list[int], list[int], list[int]]]:
         for index, units in enumerate(UNITS):
             ids = drawn.integers(1, architectures.D_VOCAB, len(units)).tolist()
             protocol, layer, n = ANSWERED[index % len(ANSWERED)]
-            how = how_of(protocol, units, index)
+            how = how_of(protocol, ids, units, index)
             answer = hand.greedy(ids, how[0], layer, how[1], n)
             found.append((ids, units, answer))
     ids, units, answer = found[-1]
@@ -164,11 +168,11 @@ def test_whole_answers_equal_a_run_by_hand_and_exact_match_greedy_decoding(
     )
     clean = curve.clean.assign(layer=0, pooling="clean")
     rows = pd.concat([clean, curve.outcomes]).to_dict("records")
-    assert len(rows) == len(cases) * (1 + 5 * gpt2.n_layers)
+    assert len(rows) == len(cases) * (1 + 7 * gpt2.n_layers)
     half_right = 0
     for row in rows:
         ids, units, answer = cases[row["example"]]
-        units, how = how_of(row["pooling"], units, row["example"])
+        units, how = how_of(row["pooling"], ids, units, row["example"])
         alone = [-1] * (len(answer) - 1)
         every = hand.logits([*ids, *answer[:-1]], [*units, *alone], row["layer"], how)
         every = every[-len(answer) :]

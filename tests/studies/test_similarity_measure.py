@@ -17,6 +17,7 @@ from interp_compose.errors import (
     CapabilityError,
     InputError,
     InterventionError,
+    LayerError,
     NonFiniteError,
 )
 from interp_compose.models.lens_model import LensModel
@@ -99,6 +100,49 @@ def test_every_cosine_equals_one_intervention_by_hand(name: str, unit: str, embe
         assert untouched[pair, layer] == pytest.approx(expected, abs=1e-5)
     last = untouched.xs(len(LAYERS), level="layer")
     assert curve.clean["cosine"].tolist() == last.tolist()
+
+
+@pytest.mark.parametrize("unit", ["text", "word", "constituent"])
+@pytest.mark.parametrize("name", slow.ENCODERS)
+def test_after_the_last_block_equals_pooled_outputs_by_hand(name: str, unit: str) -> None:
+    model, reference, after = model_of(name), reference_of(name), len(LAYERS)
+    rows = slow.trees() if unit == "constituent" else slow.ROWS
+    curve = quiet(model, rows, unit=unit, layers=[1, after], batch_size=4, seed=5)
+    found = curve.outcomes.set_index(["pair", "layer", "pooling"])["cosine"]
+    alone = quiet(model, rows, unit=unit, layers=after, batch_size=4, seed=5)
+    pd.testing.assert_frame_equal(
+        alone.outcomes, curve.outcomes[curve.outcomes["layer"] == after].reset_index(drop=True)
+    )
+    clean, moved = curve.clean.set_index("pair")["cosine"], 0.0
+    of_sums = found.xs((after, "sum"), level=("layer", "pooling"))
+    np.testing.assert_allclose(of_sums, clean[of_sums.index], rtol=0, atol=1e-6)
+    assert f"! sum at layer {after}, after the last block, changes no cosine" in curve.summary()
+    assert not any("after the last" in note for note in quiet(model, rows, layers=[1]).notes)
+    for (pair, row), layer in itertools.product(enumerate(rows), (1, after)):
+        for pooling in curve.frame["pooling"].unique():
+            expected = reference.pooled_cosine(row, unit, layer, pooling, "mean", seed=5)
+            assert found[pair, layer, pooling] == pytest.approx(expected, abs=1e-5)
+        moved = max(moved, abs(found[pair, after, "mean"] - clean[pair]))
+    assert moved > 1e-3
+    assert curve.frame.loc[curve.frame["layer"] == after, "depth"].unique().tolist() == [1.5]
+    assert f"{after} = after the last block" in curve.plot().chart.x_title
+    assert "after the last block" not in quiet(model, rows, layers=[1]).plot().chart.x_title
+
+
+def test_after_the_last_block_is_for_encoders_read_by_their_mean_and_in_no_default() -> None:
+    bert, gpt2, after = model_of("BERT"), model_of("GPT-2"), len(LAYERS)
+    assert sorted({*quiet(bert).outcomes["layer"]}) == [*LAYERS]
+    with pytest.raises(InterventionError, match="layer 3 is after the last block.*first token"):
+        quiet(bert, layers=[0, after], embedding="cls")
+    with pytest.raises(LayerError, match=r"layer 4 .* 0 … 2 .* 3 after the last block, or -1 … -3"):
+        quiet(bert, layers=[after + 1])
+    with pytest.raises(LayerError, match=r"layer 3 is outside the model: expected 0 … 2 .*, or -1"):
+        quiet(gpt2, layers=[after])
+    # The last token of all is [SEP], which is in no unit.
+    bert = slow.wrapped("BERT")
+    bert.stated = SentenceConfig("last", False)
+    with pytest.raises(InterventionError, match="first pooling at layer 3 changed no cosine"):
+        quiet(bert, layers=[after], embedding="model")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
+from zlib import crc32
 
 import pandas as pd
 import pytest
@@ -19,6 +21,7 @@ from interp_compose.errors import (
     PromptError,
 )
 from interp_compose.interventions.ablate import ablate
+from interp_compose.interventions.control_spans import straddled_groups
 from interp_compose.interventions.mask_residual import mask_residual
 from interp_compose.models.embed import embed_texts
 from interp_compose.models.encoder_decoder import EncoderDecoderModel
@@ -28,6 +31,7 @@ from interp_compose.studies.weights.measure import complexity_report
 from interp_compose.tasks.task import Task
 from interp_compose.training.finetune import finetune
 from interp_compose.types import Example
+from tests.interventions.reference import pool
 from tests.interventions.shared import assert_clean, shared
 from tests.interventions.two_stacks import Text, in_place, pair
 
@@ -104,6 +108,65 @@ def test_a_cap_curve_equals_blocks_run_by_hand(name: str, layers: list[int]) -> 
         expected = in_place(module, text, -1, "mean")[-1]
         answer = ids(SOME[row["example"]].answer)[0]
         assert abs(row["target_logprob"] - float(expected[answer])) <= 1e-4
+    assert_clean(model)
+
+
+@pytest.mark.parametrize("name", ["T5", "BART"])
+@torch.no_grad()
+def test_pooling_after_the_last_encoder_block_equals_hugging_face_on_pooled_outputs(
+    name: str,
+) -> None:
+    """The decoder's first layer is where the encoder's output, after its final norm, is pooled."""
+    module, model = model_of(name)
+    layer, start = model.n_encoder_layers, module.config.decoder_start_token_id
+    examples = [SOME[0], SOME[2]]  # no word of their targets has several tokens
+    hows = ("mean", "max", "sum", "last", "first")
+    rows = cap_curve(model, examples, layers=[layer], progress=False).outcomes
+    moved = 0.0
+    for row in rows[rows["pooling"].isin(hows)].to_dict("records"):
+        example = examples[row["example"]]
+        text, answer = written_out(example, start), ids(example.answer)[0]
+        states = module.get_encoder()(torch.tensor([text.source])).last_hidden_state[0]
+        units = [*dict.fromkeys(text.source_units)]  # </s>, which is -1, is the last
+        words = [states[torch.tensor(text.source_units) == unit] for unit in units]
+        pooled = torch.stack([pool(word, row["pooling"]).to(states.dtype) for word in words])
+        target = torch.tensor([text.target])
+        out, clean = (
+            module(encoder_outputs=(one[None],), decoder_input_ids=target).logits[0, -1].double()
+            for one in (pooled, states)
+        )
+        assert abs(row["target_logprob"] - float(out.log_softmax(0)[answer])) <= 1e-4
+        moved = max(moved, float((out - clean).abs().max()))
+    assert moved > 1e-2
+    assert_clean(model)
+
+
+@torch.no_grad()
+def test_controls_equal_blocks_run_by_hand() -> None:
+    """One token off on each side: where the first run goes depends on the row's text."""
+    module, model = model_of("T5")
+    start, layers = module.config.decoder_start_token_id, [0, 3]
+    examples = [SOME[0], replace(SOME[2], target="grow the sunflowers in")]
+    curve = cap_curve(model, examples, layers=layers, pooling="mean", progress=False)
+    straddling: list[list[list[int]]] = []
+    for example in examples:
+        text = written_out(example, start)
+        whole = f"{example.prompt}\n{example.target}" if example.target else example.prompt
+        off = partial(straddled_groups, left_first=crc32(whole.encode()) % 2 == 0)
+        sides = [off(text.source_units, keep_last=False), off(text.target_units)]
+        assert sides[0] != text.source_units
+        straddling.append(sides)
+    assert straddling[1][1] != written_out(examples[1], start).target_units
+    compared = curve.outcomes[curve.outcomes["pooling"] != "shuffled"]
+    for row in compared.to_dict("records"):
+        text, how = written_out(examples[row["example"]], start), row["pooling"]
+        if how == "straddling":
+            source, target = straddling[row["example"]]
+            text, how = text._replace(source_units=source, target_units=target), "mean"
+        expected = in_place(module, text, row["layer"], how)[-1]
+        answer = ids(examples[row["example"]].answer)[0]
+        assert abs(row["target_logprob"] - float(expected[answer])) <= 1e-4
+    assert {*compared["pooling"]} == {"mean", "last", "first", "straddling"}
     assert_clean(model)
 
 

@@ -16,7 +16,8 @@ from interp_compose.errors import (
     PromptError,
     SpanError,
 )
-from interp_compose.interventions.pooling import PooledLayout, shuffled_groups
+from interp_compose.interventions.control_spans import shuffled_groups
+from interp_compose.interventions.pooling import PooledLayout
 from interp_compose.text.units import TokenizedPrompt, Unit, tokenize_prompts
 from interp_compose.types import Example, Span
 

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Final
+from zlib import crc32
 
 import pandas as pd
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose.checks import check_numbers
-from interp_compose.errors import InterventionError
+from interp_compose.errors import InterventionError, warn
+from interp_compose.interventions.control_spans import (
+    n_moved,
+    n_several,
+    on_sides,
+    shuffled_groups,
+    straddled_groups,
+)
 from interp_compose.interventions.pool_at import check_renumbered, needs
 from interp_compose.interventions.pooling import (
     How,
     OwnPooling,
     own_poolings,
     poolings_of,
-    shuffled_groups,
-    shuffled_sides,
 )
 from interp_compose.interventions.pooling_sweep import sweep, with_controls, with_layouts
 from interp_compose.interventions.streams import capture_kept, resumed
@@ -28,7 +35,7 @@ from interp_compose.models.layers import resolve_layers
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import chunk_tokens
 from interp_compose.studies.cap.options import CapCommand, CapOptions
-from interp_compose.studies.cap.result import CONTROLS, CapCurve
+from interp_compose.studies.cap.result import CONTROLS, STRADDLING, CapCurve, left_out
 from interp_compose.studies.core.command import run_on_task
 from interp_compose.studies.core.data import HasTest
 from interp_compose.studies.core.inputs import (
@@ -122,7 +129,11 @@ class PreparedCap(Prepared[CapCurve]):
         if not affected:
             return clean
         units = batch.layout([item.prompt.groups for item in items])
-        shuffled = batch.layout([_shuffled(item, options.seed) for item in items])
+        spans = {
+            name: batch.layout([groups_of(item, options.seed) for item in items])
+            for name, groups_of in OTHER_SPANS.items()
+            if name in self.poolings
+        }
 
         def finish(
             streams: Streams, layer: int, row: Int[Tensor, "stream"]
@@ -134,7 +145,7 @@ class PreparedCap(Prepared[CapCurve]):
             lambda layer: resid.pop(f"blocks.{layer}.hook_resid_pre"),
             batch.mask,
             model.positions(batch.tokens, batch.mask),
-            with_layouts(self.poolings, units, shuffled),
+            with_layouts(self.poolings, units, spans),
             layers,
             finish,
             mode=options.mode,
@@ -196,7 +207,8 @@ def prepare_cap(
             'single token of this tokenizer. Choose larger units (unit="constituent", or spans of '
             "your own)."
         )
-    poolings = with_controls(chosen_poolings, CONTROLS if options.controls else ())
+    controls, straddling = _controls(items, options)
+    poolings = with_controls(chosen_poolings, controls)
     longest = max(item.n_pooled if collapses else item.n_tokens for item in items)
     size = batch_size_of(model, items, options, len(layers) * len(poolings), longest)
     config = config_of(
@@ -208,6 +220,7 @@ def prepare_cap(
         batch_size=size,
         n_examples=len(items),
         examples_sha256=examples_digest(items),
+        **straddling,
         **answer_lengths_of(items, options),
         **counts_of(skipped, map(texts_of_example, items)),
     )
@@ -237,12 +250,42 @@ def batches_of(items: Sequence[PreparedExample], size: int) -> list[list[Prepare
     ]
 
 
+def _controls(
+    items: Sequence[PreparedExample], options: CapOptions
+) -> tuple[Sequence[str], dict[str, dict[str, int]]]:
+    """The controls, and for the config how many units of several tokens one of them moves, of how
+    many; without that control where it moves none and so would be the mean."""
+    if not options.controls:
+        return (), {}
+    several = [item for item in items if item.affected]
+    units = [item.prompt.groups.tolist() for item in several]
+    moved = sum(
+        n_moved(groups, _straddled(item, options.seed))
+        for groups, item in zip(units, several, strict=True)
+    )
+    counts = {"moved": moved, "of": sum(map(n_several, units))}
+    if moved:
+        return CONTROLS, {STRADDLING: counts}
+    warn(left_out(counts["of"]))
+    return [name for name in CONTROLS if name != STRADDLING], {STRADDLING: counts}
+
+
 def _shuffled(item: PreparedExample, seed: int) -> list[int]:
     """Units of the same sizes at random places, on each side where there are two."""
-    groups, n_source = item.prompt.groups.tolist(), item.prompt.n_source
-    if n_source is None:
-        return shuffled_groups(groups, seed=seed, example=item.index)
-    return shuffled_sides(groups, n_source, seed=seed, example=item.index)
+    placed = partial(shuffled_groups, seed=seed, example=item.index)
+    return on_sides(placed, item.prompt.groups.tolist(), item.prompt.n_source)
+
+
+def _straddled(item: PreparedExample, seed: int) -> list[int]:
+    """Units one token off, on each side where there are two; nothing is drawn by ``seed``. A
+    number that is made of the text says where the first goes: the list around it changes nothing.
+    """
+    placed = partial(straddled_groups, left_first=crc32(item.prompt.text.encode()) % 2 == 0)
+    return on_sides(placed, item.prompt.groups.tolist(), item.prompt.n_source)
+
+
+OTHER_SPANS: Final = {STRADDLING: _straddled, "shuffled": _shuffled}
+"""The controls that are means over other spans than the units."""
 
 
 def _rows(

@@ -20,7 +20,8 @@ class CapOptions(AnswerOptions):
     """Collapse: the sequence becomes its units. Broadcast: its length is kept, and every token of a
     unit gets the pooled vector."""
     controls: bool = True
-    """Also "last" (keep each unit's last token, drop the others: deletion without pooling) and
+    """Also "last" and "first" (keep that token of each unit, drop the others: deletion without
+    pooling), "straddling" (mean over the same spans one token off, across the units' edges) and
     "shuffled" (mean over spans of the same sizes at random places: pooling without words)."""
     renumber: bool = False
     """After a collapse, rotary positions 0, 1, 2, … instead of each unit's last token's."""

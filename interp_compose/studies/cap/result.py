@@ -58,7 +58,14 @@ if TYPE_CHECKING:
 
 
 POOLINGS: Final = ("mean", "max", "sum")
-CONTROLS: Final = ("last", "shuffled")
+STRADDLING: Final = "straddling"
+CONTROLS: Final = ("last", "first", STRADDLING, "shuffled")
+
+IN_WORDS: Final = {
+    STRADDLING: "the same spans one token off",
+    "shuffled": "units of the same sizes at random places",
+}
+ALONE: Final = "without a free unit of one token next to them"
 
 RANK: Final = "target_rank >= 1"  # 1 is the most likely token
 OUTCOMES: Final = Table(
@@ -342,7 +349,7 @@ class CapCurve(StudyResult):
         return figures
 
     def sentences(self) -> list[str]:
-        """The clean accuracy, the layer that leaves least, and what random groups leave there."""
+        """The clean accuracy, the layer that leaves least, and what other spans leave there."""
         name, *others = dict.fromkeys(self.frame["pooling"])
         worst = self.differences(name).nsmallest(1, "difference").iloc[0].to_dict()
         place = (self.frame["layer"] == worst["layer"]) & (self.frame["pooling"] == name)
@@ -353,12 +360,14 @@ class CapCurve(StudyResult):
             f"Pooling by {name} at layer {worst['layer']}, where least is left, leaves "
             f"{interval(*accuracy)}: {change} against the clean model, paired by example.",
         ]
-        if "shuffled" in others:
-            rows = self.differences(name, "shuffled")
+        for control, spans in IN_WORDS.items():
+            if control not in others:
+                continue
+            rows = self.differences(name, control)
             rows = rows[rows["layer"] == worst["layer"]]
             change = interval(*rows[["difference", "ci_low", "ci_high"]].iloc[0], sign=True)
             sentences.append(
-                f"Beside the control shuffled, units of the same sizes at random places, {name} is "
+                f"Beside the control {control}, {spans}, {name} is "
                 f"{change} (the interval is not corrected; McNemar's exact test, by Holm over "
                 f"layers: p {probability(rows['p_holm'].item())})."
             )
@@ -389,8 +398,16 @@ class CapCurve(StudyResult):
 
     @property
     def notes(self) -> list[str]:
-        """What filters left, few examples, or a clean model that gets nothing right."""
-        return super().notes + cautions(len(self.clean), floor_of(self.clean))
+        """What filters left, few examples, a clean model that gets nothing right, or units that the
+        control straddling could not move."""
+        notes = super().notes + cautions(len(self.clean), floor_of(self.clean))
+        counts = self.config.get(STRADDLING)
+        if counts is None or counts["moved"] == counts["of"]:
+            return notes
+        if counts["moved"] == 0:
+            return [*notes, left_out(counts["of"])]
+        moved = f"{counts['moved']} of {counts['of']} units of several tokens"
+        return [*notes, f"straddling moves {moved}; the others, {ALONE}, are pooled as by mean"]
 
     def _head(self) -> tuple[str, str]:
         n, affected = len(self.clean), int(self.clean["affected"].sum())
@@ -421,21 +438,31 @@ class CapCurve(StudyResult):
         """What ``mean`` gains on each control, in words and numbers."""
         if not controls:
             return []
-        differences = {name: self.differences("mean", name) for name in controls}
-        table = differences[controls[0]][["layer", "depth"]].copy()
-        columns: list[tuple[Any, ...]] = [*LAYER]
-        for name, rows in differences.items():
-            cells = rows[["difference", "ci_low", "ci_high"]].itertuples(index=False)
-            table[name] = [interval(*cell, sign=True) for cell in cells]
-            table[f"p {name}"] = [probability(p) for p in rows["p_holm"]]
-            columns += [(f"− {name}", name, ">28"), ("p", f"p {name}", ">9")]
         note = " shuffled: one draw of places, by the seed." if "shuffled" in controls else ""
-        return [
+        lines = [
             "",
             f"mean − control, paired by example: {UNCORRECTED}; p of McNemar's exact test, by Holm "
             f"over layers.{note}",
-            *text_table(table, columns),
         ]
+        for first in range(0, len(controls), 2):  # two in a table, which is wide enough
+            table = self.frame.drop_duplicates("layer")[["layer", "depth"]].copy()
+            columns: list[tuple[Any, ...]] = [*LAYER]
+            for name in controls[first : first + 2]:
+                rows = self.differences("mean", name)
+                cells = rows[["difference", "ci_low", "ci_high"]].itertuples(index=False)
+                table[name] = [interval(*cell, sign=True) for cell in cells]
+                table[f"p {name}"] = [probability(p) for p in rows["p_holm"]]
+                columns += [(f"− {name}", name, ">28"), ("p", f"p {name}", ">9")]
+            lines += text_table(table, columns)
+        return lines
+
+
+def left_out(n_units: int) -> str:
+    """Why there is no control straddling, of so many units of several tokens."""
+    return (
+        f"the control straddling is left out, since it would be mean itself: all {n_units} units "
+        f"of several tokens are {ALONE}, with which they could change places"
+    )
 
 
 @public

@@ -23,7 +23,7 @@ FEW: Final = 30  # of fewer examples, numbers say little
 FLOOR: Final = "the clean model gets nothing right"
 OF_MODELS: Final = (
     *("study", "model", "architecture", "n_layers", "n_heads", "device", "batch_size", "layers"),
-    *("controls", "n_examples", "n_pairs", "answer_tokens"),
+    *("controls", "straddling", "n_examples", "n_pairs", "answer_tokens"),
 )
 """Settings that are models' or machines', or that figures show."""
 MOST_TOLD: Final = 4

@@ -73,7 +73,9 @@ def similarity_figure(
         title = f"{_pairs(subset, [rows])} · {title}"
         panels.append(Panel(lines, [_reference(metric), *level], title))
     unit = config.get("unit") or "text"
-    where = DEPTH if normalised_depth else LAYER
+    where, last = DEPTH if normalised_depth else LAYER, config.get("n_layers")
+    if not normalised_depth and last in set(frame["layer"]):
+        where = where.replace("embeddings", f"embeddings, {last} = after the last block")
     return _draw(
         metric,
         title=f"{model_name(config)}: agreement with people when each {unit} is pooled",

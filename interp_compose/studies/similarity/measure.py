@@ -18,13 +18,14 @@ from torch import Tensor
 
 from interp_compose.checks import check_limit, check_numbers, drawn, sample_note
 from interp_compose.errors import InputError, InterventionError, NonFiniteError, OptionError
+from interp_compose.interventions.control_spans import shuffled_groups
 from interp_compose.interventions.pooling import (
     How,
     OwnPooling,
     PooledLayout,
     own_poolings,
+    pool_groups,
     poolings_of,
-    shuffled_groups,
 )
 from interp_compose.interventions.pooling_sweep import sweep, with_controls, with_layouts
 from interp_compose.interventions.streams import resumed
@@ -68,7 +69,8 @@ def similarity_curve(
 
     For each start layer ℓ and pooling, the tokens of every unit of a text are pooled into one
     vector in the residual that enters block ℓ (CAP: CARMA, appendix C.1), the model runs on
-    with the shortened sequence, and the text's embedding is read from the last hidden state. The
+    with the shortened sequence, and the text's embedding is read from the last hidden state. Of an
+    encoder, ``layers`` may name n_layers as well: the last hidden state itself is pooled. The
     cosine of a pair's two embeddings is then held against what people say of the pair: Pearson
     correlation with a score (CAT, section 5.2.1 and appendix C.1, on BiRD) and Spearman's, area
     under the ROC curve for labels 0 and 1.
@@ -161,7 +163,10 @@ class PreparedSimilarity(Prepared[SimilarityCurve]):
         pooled = clean[-1].repeat(len(layers), len(poolings), 1, 1)
         if rows:
             units = batch.layout([text.prompt.groups for text in texts])
-            shuffled = batch.layout([_shuffled(text, self.seed) for text in texts])
+            spans = {}
+            if "shuffled" in poolings:
+                shuffled = batch.layout([_shuffled(text, self.seed) for text in texts])
+                spans["shuffled"] = shuffled.rows(affected)
             special = _special_slots(batch, units)[affected]
 
             def finish(
@@ -170,16 +175,24 @@ class PreparedSimilarity(Prepared[SimilarityCurve]):
                 final = resumed(model, streams, layer, read="hidden")
                 return reading(final, streams.mask, special[row])
 
-            pooled[:, :, affected] = sweep(
-                model,
-                lambda layer: resid[names[layer]][affected],
-                batch.mask[affected],
-                model.positions(batch.tokens, batch.mask)[affected],
-                with_layouts(poolings, units.rows(affected), shuffled.rows(affected)),
-                layers,
-                finish,
-                max_tokens=chunk_tokens(model, units.n_positions, logits=0),
-            )
+            ways = with_layouts(poolings, units.rows(affected), spans)
+            into_blocks = [layer for layer in layers if layer < n_layers]
+            if into_blocks:
+                pooled[: len(into_blocks), :, affected] = sweep(
+                    model,
+                    lambda layer: resid[names[layer]][affected],
+                    batch.mask[affected],
+                    model.positions(batch.tokens, batch.mask)[affected],
+                    ways,
+                    into_blocks,
+                    finish,
+                    max_tokens=chunk_tokens(model, units.n_positions, logits=0),
+                )
+            if n_layers in layers:  # the last, as layers ascend; no block runs after it
+                for number, way in enumerate(ways):
+                    of_token, n_positions = way.layout.of_token, way.layout.n_positions
+                    final = pool_groups(hidden[affected], of_token, way.how, n_groups=n_positions)
+                    pooled[-1, number, affected] = reading(final, way.layout.mask, special)
         pooled_cosines = _cosines(pairs, texts, pooled.flatten(0, 1))
         unaffected = [row for row, item in enumerate(pairs) if not item.affected]
         pooled_cosines[:, unaffected] = cosines[-1:, unaffected]  # the clean cosine, bit for bit
@@ -205,8 +218,14 @@ def prepare_similarity(
     """
     check_numbers(options.seed, options.batch_size)
     chosen_poolings = poolings_of(options.pooling, model)
-    layers = resolve_layers(options.layers, model.n_layers)
+    layers = resolve_layers(options.layers, model.n_layers, after_last=model.bidirectional)
     reading = embedding_reader(model, options.embedding)
+    if model.n_layers in layers and reading.how == "cls":
+        raise InterventionError(
+            f"layer {model.n_layers} is after the last block, and the embedding is read from the "
+            "first token, which is never pooled: nothing would change. Leave this layer out, or "
+            'choose embedding="mean".'
+        )
     rows = [*(read_pairs(pairs) if isinstance(pairs, str | Path) else pairs)]
     items, skipped = sound(
         rows, lambda some: prepare_pairs(model, some, options), options.on_bad, "pairs"
@@ -477,6 +496,9 @@ def _check_landed(
     clean_rows = rows[(rows["pooling"] == NONE) & (rows["layer"] == config["n_layers"])]
     clean = clean_rows.set_index("pair")["cosine"]
     pooled = rows[rows["pooling"] != NONE]
+    # A mean over units' sums has the direction of that over tokens; the result notes it.
+    if str(config["reading"]).startswith("mean"):
+        pooled = pooled[(pooled["pooling"] != "sum") | (pooled["layer"] != config["n_layers"])]
     moved = pooled.assign(moved=(pooled["cosine"] - pooled["pair"].map(clean)).abs())
     largest = moved.groupby(["layer", "pooling"])["moved"].max()
     unmoved = largest[largest <= rounding(config["dtype"])].index.tolist()
@@ -484,7 +506,8 @@ def _check_landed(
         layer, name = unmoved[0]
         raise InterventionError(
             f"{name} pooling at layer {layer} changed no cosine, although {len(affected)} pairs "
-            "have units of several tokens. Check that the layer's input depends on the tokens."
+            "have units of several tokens. Check that the layer's input depends on the tokens, and "
+            "that the embedding is read from some that are pooled."
         )
 
 

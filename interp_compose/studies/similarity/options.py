@@ -32,7 +32,8 @@ class SimilarityOptions(Options):
     parser: Parser | None = None
     """For constituents: parse with this, instead of reading the data's own trees."""
     layers: Layers = None
-    """Where to pool: layers (0 3 11), or depths as floats from 0.0 to 1.0; all by default."""
+    """Where to pool: layers (0 3 11), or depths as floats from 0.0 to 1.0; all by default. Of an
+    encoder also the number of its layers: what leaves the last block, which is in no default."""
     pooling: Pooling = ("mean", "max", "sum")
     """How the tokens of a unit become one vector; in Python, functions of your own as well."""
     controls: bool = True

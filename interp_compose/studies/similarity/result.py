@@ -175,8 +175,8 @@ class SimilarityCurve(StudyResult):
             pairs: one row per pair; columns pair, text1, text2, target (score, or label 0 or 1),
                 subset ("" for none), mirror, affected, n_tokens1, n_tokens2, n_groups1, n_groups2.
             config: what was run, in JSON's types; ``kind`` is "score" or "label".
-            n_layers: of the model; depth is layer / (n_layers - 1) where something is pooled, and
-                layer / n_layers where nothing is.
+            n_layers: of the model; depth is layer / (n_layers - 1) where something is pooled (above
+                1 after the last block), and layer / n_layers where nothing is.
 
         Raises:
             InputError: a column is missing, foreign or of the wrong type; a number is not finite;
@@ -195,7 +195,7 @@ class SimilarityCurve(StudyResult):
             cosines[is_clean].drop(columns="pooling"), {**every, "layer": range(n_layers + 1)}
         )
         known = OUTCOMES.named_in(config)
-        outcomes = OUTCOMES.check(cosines[~is_clean], every, layer=range(n_layers), **known)
+        outcomes = OUTCOMES.check(cosines[~is_clean], every, layer=range(n_layers + 1), **known)
         last = layer_cosines[layer_cosines["layer"] == n_layers]
         clean = pairs.merge(last.drop(columns="layer"), on="pair")
         unaffected = clean.loc[~clean["affected"], ["pair", "cosine"]]
@@ -220,14 +220,15 @@ class SimilarityCurve(StudyResult):
     def frame(self) -> pd.DataFrame:
         """One row per layer, pooling and subset.
 
-        Columns: layer; depth (0 … 1); pooling; subset ("all", the user's own, "mirror"); for each
-        of :attr:`metrics` m (pearson and spearman, or auc): m with its 95 % interval m_low, m_high;
-        clean_m, clean_m_low, clean_m_high of the clean model; m_diff (m - clean_m) with
-        m_diff_low, m_diff_high, from the same bootstrap samples as both; cosine (mean over pairs)
-        with cosine_low, cosine_high; n pairs; n_affected by pooling. Intervals are percentile
-        bootstraps over pairs, 1000 samples, seed 0. Cosines are ranked in steps of 1e-6 (float32;
-        coarser in half precision), so that rounding breaks no ties; where all of a subset are one
-        number, as of mirror pairs whose order nothing tells, a correlation is NaN.
+        Columns: layer; depth (0 … 1, above 1 after the last block); pooling; subset ("all", the
+        user's own, "mirror"); for each of :attr:`metrics` m (pearson and spearman, or auc): m with
+        its 95 % interval m_low, m_high; clean_m, clean_m_low, clean_m_high of the clean model;
+        m_diff (m - clean_m) with m_diff_low, m_diff_high, from the same bootstrap samples as both;
+        cosine (mean over pairs) with cosine_low, cosine_high; n pairs; n_affected by pooling.
+        Intervals are percentile bootstraps over pairs, 1000 samples, seed 0. Cosines are ranked in
+        steps of 1e-6 (float32; coarser in half precision), so that rounding breaks no ties; where
+        all of a subset are one number, as of mirror pairs whose order nothing tells, a correlation
+        is NaN.
         """
         return self.frames["curve"]
 
@@ -369,13 +370,20 @@ class SimilarityCurve(StudyResult):
 
     @property
     def notes(self) -> list[str]:
-        """What filters left, and few pairs."""
+        """What filters left, few pairs, and sums after the last block, which change nothing."""
         n = len(self.clean)
         advice = "see how wide the intervals are"
         if n < MIN_PAIRS:
             advice = f"no intervals, for which {MIN_PAIRS} are needed"
         few = [f"{counted(n, 'pairs')}, fewer than {FEW}: {advice}"]
-        return super().notes + few * (n < FEW)
+        cells = self.outcomes[["layer", "pooling"]]
+        after = [self.config.get("n_layers"), "sum"]
+        no_change = [
+            f"sum at layer {after[0]}, after the last block, changes no cosine: the mean of the "
+            "units' sums has the direction of the mean of all tokens"
+        ]
+        summed = bool((cells == after).all(axis=1).any())
+        return super().notes + few * (n < FEW) + no_change * summed
 
     def _metric(self, metric: str | None) -> str:
         if metric is None:

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from jaxtyping import Bool
 
+from interp_compose.interventions.control_spans import shuffled_groups
 from interp_compose.interventions.pool_at import pool_at
-from interp_compose.interventions.pooling import shuffled_groups
 from interp_compose.models.encoder_decoder import EncoderDecoderModel
 from interp_compose.papers.lrf.grammar import ALONE, TokenKinds
 from interp_compose.papers.shared.text.vocabulary import BOS
