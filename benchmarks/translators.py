@@ -18,7 +18,7 @@ import numpy as np
 
 import interp_compose as ic
 from benchmarks.cap_outcomes import by_example
-from benchmarks.common import plain_rows
+from benchmarks.common import IMAGES, plain_rows
 from interp_compose.stats.seeds import holm, mean_interval
 
 TEXTS: Final = Path(__file__).parent / "texts" / "translation.jsonl"
@@ -39,9 +39,10 @@ def measured(
     translations = translated(lens, texts)
     own = examples(texts, translations)
     options: dict[str, Any] = {"multi_token_answers": True, "layers": layers}
-    curve = ic.cap_curve(lens, own, **options, resume=folder / "words")
+    curve = ic.cap_curve(lens, own, pooling=["mean"], **options, resume=folder / "words")
     print(curve.summary())
     curve.save(folder / "cap", overwrite=True)
+    curve.plot(value="target_logprob").save(IMAGES / f"translators_{source}_{target}.png")
     kept: dict[str, Any] = {
         "config": {key: v for key, v in curve.config.items() if "sha256" not in key},
         "translations": translations,
