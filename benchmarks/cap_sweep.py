@@ -28,7 +28,6 @@ from statistics import median
 from typing import Any, Final
 from unittest.mock import patch
 
-import numpy as np
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -197,7 +196,8 @@ def operations(model: LensModel, items: Sequence[PreparedExample], *, whole: boo
     kept = sum(n_layers * block(model, it.n_tokens) + unembed for it in items)
     streams_blocks = len(POOLINGS) * n_layers * (n_layers + 1) / 2
     pooled = sum(
-        streams_blocks * block(model, it.n_pooled - (0 if whole else n_before(it)), it.n_pooled)
+        streams_blocks
+        * block(model, it.n_pooled - (0 if whole else it.prompt.n_before_change), it.n_pooled)
         + len(POOLINGS) * n_layers * unembed
         for it in items
         if it.affected
@@ -205,10 +205,9 @@ def operations(model: LensModel, items: Sequence[PreparedExample], *, whole: boo
     return (kept + pooled) / clean
 
 
-def n_before(item: PreparedExample) -> int:
-    """Tokens before the first unit of several."""
-    several = np.flatnonzero(item.prompt.group_sizes() > 1)
-    return int(np.flatnonzero(np.isin(item.prompt.groups, several))[0])
+def n_run(item: PreparedExample, *, whole: bool) -> int:
+    """Positions of a stream, from the first unit of several tokens on or ``whole``."""
+    return item.n_pooled - (0 if whole else item.prompt.n_before_change)
 
 
 def prepared(model: LensModel, texts: Sequence[str]) -> list[PreparedExample]:

@@ -10,6 +10,7 @@ import os
 import platform
 import random
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import PackageNotFoundError, version
@@ -21,6 +22,8 @@ from typing import Any, NamedTuple, TypeVar
 import pandas as pd
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from transformers import PreTrainedTokenizerFast
 
 BOS = "<|endoftext|>"
@@ -144,6 +147,44 @@ def _resident(field: str) -> int:
         if line.startswith(field):
             return int(line.split()[1]) * 1024
     raise OSError(f"this system's /proc/self/status has no {field}")
+
+
+class LiveTensors(TorchDispatchMode):
+    """Counts the bytes of the tensors that operations make inside the ``with`` block, each storage
+    once, from the operation to its end: the same in every run. What an operation needs for itself
+    (the scratch of a matrix product) is not in it; :func:`peak_bytes` has that.
+
+    Attributes:
+        now, peak: bytes at the moment, and at most so far.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = self.peak = 0
+        self._bytes: dict[int, int] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        self._count((args, kwargs), made=False)  # there before: weights, token ids
+        out = func(*args, **kwargs)
+        self._count(out, made=True)
+        return out
+
+    def _count(self, values: Any, *, made: bool) -> None:
+        for tensor in tree_leaves(values):
+            if not isinstance(tensor, torch.Tensor):
+                continue
+            storage = tensor.untyped_storage()
+            if storage._cdata in self._bytes:
+                continue
+            size = storage.nbytes() if made else 0
+            self._bytes[storage._cdata] = size
+            weakref.finalize(storage, self._ended, storage._cdata)
+            self.now += size
+            self.peak = max(self.peak, self.now)
+
+    def _ended(self, identity: int) -> None:
+        self.now -= self._bytes.pop(identity)
 
 
 def kept_for_backward(loss: Callable[[], torch.Tensor]) -> int:

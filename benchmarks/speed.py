@@ -26,7 +26,7 @@ BENCHMARKS: Final[Mapping[str, str]] = {
         *("cap_sweep", "alignment", "losses", "decoding", "carma", "carma_study", "circuits"),
         *("transplant_sweep", "audit_cost", "watch_cost", "panel_minutes", "stable_rank"),
         *("complexity_report", "phases", "seq2seq", "encoder_steps", "decoder_steps"),
-        *("side_by_side", "generation", "similarity", "scoring"),
+        *("side_by_side", "generation", "similarity", "scoring", "cap_memory"),
     )
 } | {"encoder_memory": "benchmarks.encoder_steps:memory_benchmark"}
 NEED_DATA: Final = ("scoring",)

@@ -189,6 +189,10 @@ class DeviceError(ModelError):
     """A device was asked for that this machine does not have."""
 
 
+class NotEnoughMemoryError(InterpComposeError, MemoryError):
+    """Weights or a batch need more memory than is free; refused before any work started."""
+
+
 class InterventionError(InterpComposeError, RuntimeError):
     """An intervention did not fire, or changed nothing where it should have."""
 

@@ -284,13 +284,15 @@ class BridgeModel(LensModel):
         read: Read,
     ) -> Float[Tensor, "batch _ width"]:
         """One call of the wrapped model on token ids or embeddings."""
-        n_last = 1 if read == "hidden" else last_positions(read, start.shape[1])
-        if read != "logits" and self._keeps_last:
-            options["logits_to_keep"] = n_last
         if read == "hidden":
+            if self._keeps_last:  # logits at no position
+                options["logits_to_keep"] = torch.empty(0, dtype=torch.long, device=start.device)
             with self._last_hidden() as outputs:
                 self.lens(start, **options)
             return outputs[-1]  # NanoChat norms its embeddings by the same module
+        n_last = last_positions(read, start.shape[1])
+        if read != "logits" and self._keeps_last:
+            options["logits_to_keep"] = n_last
         logits: Tensor = self.lens(start, **options)
         return logits[:, -n_last:]
 

@@ -17,6 +17,7 @@ from interp_compose.errors import (
     first_line,
 )
 from interp_compose.models.bridge import hugging_face_model
+from interp_compose.models.enough_memory import check_weights
 from interp_compose.models.model_files import check_sizes, saved_tokenizer
 
 SUFFIX = ".gguf"
@@ -51,10 +52,11 @@ def load_gguf(
         MissingPackageError: the package ``gguf`` is not installed.
         CorruptFileError: no GGUF file, one that was cut, or one that makes no model.
         CapabilityError: an architecture or a kind of numbers that cannot be read.
+        NotEnoughMemoryError: its plain weights need more than is free.
     """
     from transformers import AutoConfig
 
-    architecture, kinds = _header(file)
+    architecture, kinds, n_weights = _header(file)
     folder, options = str(file.parent), {"gguf_file": file.name}
     try:
         config = AutoConfig.from_pretrained(folder, **options)
@@ -64,6 +66,10 @@ def load_gguf(
             f"GGUF ({first_line(refusal)}); load the model in Hugging Face's own format"
         ) from refusal
     check_sizes(config, str(file))
+    if "device" in placed:  # else Hugging Face places them, on disk if need be
+        # transformers holds all of them in float32 before it makes a model of them.
+        held = {placed["device"]: dtype, "cpu": torch.float32}
+        check_weights(n_weights, str(file), held, "take a smaller model")
     two_stacks = bool(getattr(config, "is_encoder_decoder", False))
     try:
         model = hugging_face_model(
@@ -79,9 +85,9 @@ def load_gguf(
     return model, tokenizer, " and ".join(kinds)
 
 
-def _header(file: Path) -> tuple[str, list[str]]:
-    """The architecture that a file states, and the kinds of quantised numbers that it holds, that
-    of most weights first."""
+def _header(file: Path) -> tuple[str, list[str], int]:
+    """The architecture that a file states, the kinds of quantised numbers that it holds, that of
+    most weights first, and how many weights."""
     try:
         from gguf import GGUFReader, dequantize
     except ImportError as missing:
@@ -116,4 +122,5 @@ def _header(file: Path) -> tuple[str, list[str]]:
                 f"{tensor.name!r} in {str(file)!r} holds weights of the kind {kind.name}, which "
                 "gguf cannot dequantise; get the file in another kind, such as Q8_0"
             ) from unknown
-    return architecture, [kind for kind, _ in n_weights.most_common() if kind not in PLAIN]
+    kinds = [kind for kind, _ in n_weights.most_common() if kind not in PLAIN]
+    return architecture, kinds, n_weights.total()

@@ -37,6 +37,7 @@ from interp_compose.models.bridge import (
     refusing,
 )
 from interp_compose.models.bridge_encoder_decoder import BridgeEncoderDecoder, check_stacks
+from interp_compose.models.enough_memory import check_loading
 from interp_compose.models.generate import warn_of_kept_keys
 from interp_compose.models.gguf_file import gguf_of, load_gguf
 from interp_compose.models.hooked_transformer import HookedTransformerModel, is_hooked_transformer
@@ -110,6 +111,7 @@ def load_model(
         CorruptFileError: a weight file that does not match its checksum, or was cut.
         CapabilityError: an architecture that TransformerLens refuses.
         MissingPackageError: a GGUF file, without the package that reads it.
+        NotEnoughMemoryError: weights that are converted need more than is free.
     """
     if name is not None:
         if not (name.strip() and name.isprintable()):
@@ -315,6 +317,8 @@ def _load_pretrained(
         config, stated = peek(source, revision, trust_remote_code=trust_remote_code)
         subfolder = stated.subfolder if stated else ""
         check_sizes(config, name)
+        if device_map is None:  # else Hugging Face places weights, on disk if need be
+            check_loading(config, name, options["device"], options["dtype"])
         refuse_pickled(source, config, subfolder=subfolder, revision=revision)
         if is_encoder(config):
             return load_encoder(

@@ -69,6 +69,13 @@ class TokenizedPrompt:
         """Whether pooling changes anything: some unit has several tokens."""
         return bool((self.group_sizes() > 1).any())
 
+    @property
+    def n_before_change(self) -> int:
+        """Tokens before the first unit of several; all of them where there is none."""
+        several = np.flatnonzero(self.group_sizes() > 1)
+        places = np.flatnonzero(np.isin(self.groups, several))
+        return int(places[0]) if len(places) else len(self.ids)
+
     def group_text(self, i: int) -> str:
         """The text of unit ``i``, without blanks around it."""
         begin, end = self.offsets[self.groups == i].T

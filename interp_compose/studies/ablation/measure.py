@@ -22,6 +22,7 @@ from interp_compose.interventions.ablation_sweep import (
     SublayerAblation,
     ablation_sweep,
 )
+from interp_compose.models.enough_memory import least_bytes
 from interp_compose.models.layers import resolve_layers
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import chunk_tokens
@@ -133,6 +134,23 @@ class PreparedAblation(Prepared[AblationCurve]):
     layers: Sequence[int]
     references: References
     tags: Mapping[int, list[str]]
+
+    def least_bytes(self, items: Sequence[PreparedExample]) -> int:
+        """Of the clean pass, or of a stream for each cell."""
+        length, what = max(item.n_tokens for item in items), self.options.what
+        n_layers = 1 if self.options.reach == "until" else len(self.layers)
+        cells = len(items) * (self.model.n_heads if what == "heads" else 1)
+        if what == "words":
+            cells = sum(len(words_of(item)) for item in items)
+        return least_bytes(
+            self.model,
+            len(items),
+            length,
+            captured=n_layers * len(items) * length if cells else 0,
+            positions=n_layers * cells * length,
+            together=(n_layers * cells, n_layers * cells * length),
+            n_read=max(len(item.answer_ids) for item in items),
+        )
 
     def rows(self, items: Sequence[PreparedExample]) -> pd.DataFrame:
         """One batch's outcomes, the clean ones under layer ``CLEAN``."""

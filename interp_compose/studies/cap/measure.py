@@ -31,6 +31,7 @@ from interp_compose.interventions.pooling import (
 from interp_compose.interventions.pooling_sweep import sweep, with_controls, with_layouts
 from interp_compose.interventions.streams import capture_kept, resumed
 from interp_compose.models.base import Streams
+from interp_compose.models.enough_memory import least_bytes
 from interp_compose.models.layers import resolve_layers
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import chunk_tokens
@@ -114,6 +115,38 @@ class PreparedCap(Prepared[CapCurve]):
     options: CapOptions
     layers: Sequence[int]
     poolings: Mapping[str, How | OwnPooling]
+
+    def least_bytes(self, items: Sequence[PreparedExample]) -> int:
+        """Of the clean pass, or of the streams behind the first change of each example."""
+        length, continues = max(item.n_tokens for item in items), self.model.continues
+        n_read = max(len(item.answer_ids) for item in items)
+        layers = self.layers if any(item.affected for item in items) else ()
+        collapses = self.options.mode == "collapse"
+        whole = [item.n_pooled if collapses else item.n_tokens for item in items]
+        # Positions of each example's streams: those from its first change on, where they may.
+        run, parts = whole, [0] * len(items)
+        if continues:
+            firsts = [item.prompt.n_before_change for item in items]
+            run = [max(n - first, n_read) for n, first in zip(whole, firsts, strict=True)]
+            # Those that begin in the same quarter of the batch run together (streams.Shared).
+            parts = [4 * (max(whole) - n) // max(whole) for n in run]
+        # Random spans of the control may begin anywhere; of their streams, what is read is run.
+        n_random = int(continues and "shuffled" in self.poolings)
+        cells = len(layers) * (len(self.poolings) - n_random)
+        together = max(
+            ([n for n, of in zip(run, parts, strict=True) if of == part] for part in {*parts}),
+            key=sum,
+        )
+        return least_bytes(
+            self.model,
+            len(items),
+            length,
+            captured=len(layers) * len(items) * length,
+            positions=cells * sum(run) + len(layers) * n_random * n_read * len(items),
+            together=(cells * len(together), cells * sum(together)),
+            n_read=n_read,
+            kept=continues,
+        )
 
     def rows(self, items: Sequence[PreparedExample]) -> pd.DataFrame:
         """One batch's outcomes, the clean ones under layer ``CLEAN``."""

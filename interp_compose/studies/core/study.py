@@ -12,6 +12,7 @@ import pandas as pd
 import torch
 from tqdm.auto import tqdm
 
+from interp_compose.models.enough_memory import check_available
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import weights_digest
 from interp_compose.runs.batches import kept_batches
@@ -42,6 +43,11 @@ class Prepared(ABC, Generic[R]):
     batches: Sequence[Any]
     unversioned: Sequence[str] = ()
 
+    def least_bytes(self, batch: Any) -> int:
+        """Bytes that measuring a batch holds at least, beyond the weights (:mod:`.enough_memory`);
+        0 where that is not known."""
+        return 0
+
     @abstractmethod
     def rows(self, batch: Any) -> pd.DataFrame:
         """The rows of one batch."""
@@ -66,14 +72,26 @@ def measured(
 
     Raises:
         InterventionError: ``resume``, and hooks or functions act that no version names.
+        NotEnoughMemoryError: the batches that are not finished need more than is free.
     """
     title = f"{prepared.config['study']} {prepared.model.name}"
     unversioned = [*prepared.model.open_blocks.unversioned, *prepared.unversioned]
     with kept_batches(resume, prepared.config, unversioned, start_afresh=start_afresh) as finished:
+        kept = [finished.get(number) for number in range(len(prepared.batches))]
+        left = [each for each, rows in zip(prepared.batches, kept, strict=True) if rows is None]
+        if left:
+            largest = max(left, key=prepared.least_bytes)
+            smaller = "set a smaller batch_size, " if len(largest) > 1 else ""
+            check_available(
+                prepared.least_bytes(largest),
+                prepared.model.device,
+                f"{title}: a batch of {len(largest)}",
+                f"{smaller}measure fewer layers at a time, or use shorter texts",
+            )
         frames = []
         batches = tqdm(prepared.batches, title, unit="batch", disable=not progress)
         for number, batch in enumerate(batches):
-            rows = finished.get(number)
+            rows = kept[number]
             if rows is None:
                 with torch.no_grad():
                     rows = prepared.rows(batch)

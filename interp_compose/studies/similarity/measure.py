@@ -31,6 +31,7 @@ from interp_compose.interventions.pooling_sweep import sweep, with_controls, wit
 from interp_compose.interventions.streams import resumed
 from interp_compose.models.base import Streams
 from interp_compose.models.embed import EmbeddingReader, check_first, embedding_reader
+from interp_compose.models.enough_memory import least_bytes
 from interp_compose.models.layers import resolve_layers
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import chunk_tokens, fitting_batch
@@ -138,6 +139,23 @@ class PreparedSimilarity(Prepared[SimilarityCurve]):
     reading: EmbeddingReader
     layers: Sequence[int]
     poolings: Mapping[str, How | OwnPooling]
+
+    def least_bytes(self, pairs: Sequence[PreparedTexts]) -> int:
+        """Of the clean pass, whose residuals stay, and of the streams."""
+        texts = {text.index: text.prompt for item in pairs for text in (item.first, item.second)}
+        length = max(len(prompt.ids) for prompt in texts.values())
+        captured = self.model.n_layers * len(texts) * length
+        pooled = [prompt.n_pooled for prompt in texts.values() if prompt.affected]
+        cells = len(self.layers) * len(self.poolings)
+        return least_bytes(
+            self.model,
+            len(texts),
+            length,
+            captured=captured,
+            stays=True,
+            positions=cells * sum(pooled),
+            together=(cells * len(pooled), cells * sum(pooled)),
+        )
 
     def rows(self, pairs: Sequence[PreparedTexts]) -> pd.DataFrame:
         """One batch's cosines: the clean ones at every layer, then every cell of the sweep."""

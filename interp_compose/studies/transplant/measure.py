@@ -20,6 +20,7 @@ from interp_compose.interventions.streams import Shared, StreamSweep, capture_ke
 from interp_compose.interventions.transplants import VECTORS, Vector, entering
 from interp_compose.models.base import Streams
 from interp_compose.models.encoder_decoder import EncoderDecoderModel
+from interp_compose.models.enough_memory import least_bytes
 from interp_compose.models.layers import resolve_layers
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import chunk_tokens
@@ -140,6 +141,21 @@ class PreparedTransplant(Prepared[Transplants]):
     layers: Sequence[int]
     poolings: Mapping[str, How | OwnPooling]
     vectors: Sequence[Vector]
+
+    def least_bytes(self, pairs: Sequence[PreparedPair]) -> int:
+        """Of the clean passes over targets and sources, or of what is read of the streams."""
+        length = max(pair.longest.n_tokens for pair in pairs)
+        both = length + max(pair.source.n_tokens for pair in pairs)
+        n_streams = len(self.layers) * len(pairs) * len(self.poolings) * len(self.vectors)
+        return least_bytes(
+            self.model,
+            len(pairs),
+            length,
+            captured=len(self.layers) * len(pairs) * both,
+            positions=n_streams,  # each runs on one or more
+            n_read=1,
+            kept=self.model.continues,
+        )
 
     def rows(self, pairs: Sequence[PreparedPair]) -> pd.DataFrame:
         """One batch's outcomes, the clean ones under layer ``CLEAN``, their run as the vector."""

@@ -1,0 +1,135 @@
+"""What a CAP curve of a real language model holds in memory, and how long it takes, in clean passes
+with logits at every position.
+
+SmolLM2-135M (30 layers × 576, 49,152 tokens in its vocabulary) on ``agreement``, subjects pooled in
+every way and with controls: the largest batch at the default batch size. The model is a file that
+its user gets (docs/real-model.md); without it nothing is measured, and it is said so. For the start
+layers of the page and for all:
+
+clean
+    one forward pass of the library's over the batch, with logits at every position;
+curve
+    ``cap_curve``'s own pass over it, from token ids to rows.
+
+*Live* is the most bytes that tensors hold at once beyond the weights (:class:`LiveTensors`), which
+is the same in every run; *resident* is by how much the process grew while it ran, in the same call.
+Times are processor time on one thread, and of all start layers that of the one counted call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+import torch
+
+from benchmarks.common import (
+    LiveTensors,
+    Measured,
+    Ratio,
+    core_seconds,
+    in_a_process,
+    machine,
+    middle_and_range,
+    peak_bytes,
+    quotients,
+    turns,
+)
+from interp_compose.models.load import load_model
+from interp_compose.studies.cap.measure import prepare_cap
+from interp_compose.studies.cap.options import CapOptions
+from interp_compose.studies.core.inputs import PromptBatch
+from interp_compose.tasks.load import load_task
+
+MODEL: Final = "out/models/SmolLM2-135M-Instruct.Q4_1.gguf"
+LAYERS: Final = (0, 2, 4, 6, 8, 10, 12, 15, 18, 21, 24, 27, 29)
+"""Start layers of docs/real-model.md."""
+MIB: Final = 2**20
+
+
+def benchmark(
+    model: str = MODEL, repeats: int = 3, threads: int = 1, quick: bool = False
+) -> Measured:
+    """``cap_memory_cpu``. ``--quick`` leaves out all start layers."""
+    if not Path(model).exists():
+        print(
+            f"cap_memory        skipped: no model {model} (docs/real-model.md says how to get it)"
+        )
+        return Measured({}, [])
+    rows = [in_a_process(measured, model, LAYERS, repeats)]
+    if not quick:
+        rows.append(in_a_process(measured, model, None, 0))
+    ratios = []
+    for row in rows:
+        name = f"CAP curve over a clean pass, {row['layers']} start layers"
+        for what in ("live", "resident"):
+            value = row[f"{what}_in_clean_passes"]
+            ratios.append(Ratio(f"{name}, {what} memory", value, [value, value]))
+        value = row["seconds_in_clean_passes"]
+        ratios.append(
+            Ratio(
+                f"{name}, seconds", value, row.get("seconds_in_clean_passes_range", [value, value])
+            )
+        )
+    return Measured({"cap_memory_cpu": {"threads": threads, "rows": rows, **machine()}}, ratios)
+
+
+@torch.no_grad()
+def measured(path: str, layers: tuple[int, ...] | None, repeats: int) -> dict[str, Any]:
+    """A row, of a process that has done nothing else; ``repeats`` turns of time."""
+    torch.set_num_threads(1)
+    model = load_model(path)
+    task = load_task("agreement", model)
+    options: dict[str, Any] = {"unit": "span", "answers": task.labels}
+    prepared = prepare_cap(model, task.test, CapOptions(layers=layers, **options))
+    part = max(prepared.batches, key=len)
+    batch = PromptBatch.of([item.prompt for item in part], model.device)
+
+    def clean() -> None:
+        model(batch.tokens, attention_mask=batch.mask)
+
+    def curve() -> None:
+        prepared.rows(part)
+
+    model(batch.tokens[:1, -4:], attention_mask=batch.mask[:1, -4:])
+    weights = sum(weight.nbytes for weight in model.parameters())
+    row: dict[str, Any] = {
+        "layers": len(prepared.layers),
+        "poolings": len(prepared.poolings),
+        "batch": list(batch.tokens.shape),
+        "weights_mib": round(weights / MIB, 1),
+    }
+    for name, work in (("clean", clean), ("curve", curve)):
+        live, resident, seconds = held(work)
+        row |= {
+            f"{name}_live_mib": round(live / MIB, 1),
+            f"{name}_resident_mib": round(resident / MIB, 1),
+            f"{name}_s": seconds,
+        }
+    for what in ("live", "resident"):
+        peak = row[f"curve_{what}_mib"]
+        row[f"{what}_in_clean_passes"] = peak / row[f"clean_{what}_mib"]
+        row[f"{what}_in_weights"] = peak / row["weights_mib"]
+    row["seconds_in_clean_passes"] = row["curve_s"] / row["clean_s"]
+    if repeats:
+        times = turns({"clean": clean, "curve": curve}, repeats, core=True, warm=0)
+        over = quotients(times["curve"], times["clean"])
+        row |= {f"{name}_s": median(taken) for name, taken in times.items()}
+        row |= {"repeats": repeats, **middle_and_range("seconds_in_clean_passes", over)}
+    return row
+
+
+def held(work: Callable[[], object]) -> tuple[int, int, float]:
+    """Bytes of tensors and of the process that a call holds at most, and its seconds."""
+    live = LiveTensors()
+    seconds = 0.0
+
+    def counted() -> None:
+        nonlocal seconds
+        with live:
+            seconds = core_seconds(work)
+
+    resident = peak_bytes(counted, "cpu")
+    return live.peak, resident, seconds

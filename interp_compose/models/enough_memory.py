@@ -1,0 +1,188 @@
+"""Whether memory suffices: what is free, and what weights and a batch hold at least.
+
+Only what is certain to be held counts, so that nothing is refused that would have run: a batch
+takes up to :data:`MOST_OF_LEAST` times as much, and one a little too large fails when it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from interp_compose.errors import NotEnoughMemoryError
+from interp_compose.models.base import BaseModel
+from interp_compose.models.memory import chunk_tokens
+
+MOST_OF_LEAST: Final = 6
+"""How many times :func:`least_bytes` a batch was measured to hold at most."""
+PROC: Final = Path("/proc")
+GROUPS: Final = Path("/sys/fs/cgroup")
+LIMIT_AND_USE: Final = {
+    "": ("memory.max", "memory.current"),
+    "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+}
+"""Files of a control group, of the second version and of the first."""
+
+
+def available_bytes(device: torch.device) -> int | None:
+    """Bytes that can still be taken; None where that cannot be known (a CPU without Linux).
+
+    On CUDA what the driver has free, and what PyTorch has reserved and does not use; on Linux what
+    the system or a control group of this process leaves, caches of files and free swap included.
+    """
+    if device.type == "cuda":
+        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + unused
+    if device.type != "cpu" or not (PROC / "meminfo").exists():
+        return None
+    rows = [line.split() for line in (PROC / "meminfo").read_text().splitlines()]
+    kilobytes = {row[0].rstrip(":"): int(row[1]) for row in rows}
+    free = kilobytes["MemAvailable"] * 1024
+    return min([free, *_left_in_groups()]) + kilobytes.get("SwapFree", 0) * 1024
+
+
+def _left_in_groups() -> Iterator[int]:
+    """What each control group of this process, and each above it, has left, caches of files
+    included."""
+    # Lines like "4:memory:/user/job" (first version) and "0::/user/job" (second).
+    for line in (PROC / "self" / "cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        for kind in LIMIT_AND_USE.keys() & controllers.split(","):
+            root = GROUPS / kind
+            group = root / path.lstrip("/")
+            for folder in (group, *group.parents):
+                if not folder.is_relative_to(root):
+                    break
+                try:
+                    limit, used = (int((folder / one).read_text()) for one in LIMIT_AND_USE[kind])
+                    rows = (
+                        row.split() for row in (folder / "memory.stat").read_text().splitlines()
+                    )
+                    entries = {name: int(value) for name, value in rows}
+                except (OSError, ValueError):  # another container's, or the limit is "max"
+                    continue
+                files = (f"{'total_' * bool(kind)}{one}_file" for one in ("active", "inactive"))
+                yield limit - used + sum(entries.get(name, 0) for name in files)
+
+
+def check_available(needed: int, device: torch.device, what: str, remedy: str) -> None:
+    """Refuse ``what`` ("a batch of …") if ``needed`` bytes are more than can be taken.
+
+    Raises:
+        NotEnoughMemoryError: with both numbers and the remedy.
+    """
+    free = available_bytes(device)
+    if free is not None and needed > free:
+        raise NotEnoughMemoryError(
+            f"{what} needs at least {needed / 2**30:.3g} GiB ({needed:,} bytes) of memory, and "
+            f"{free / 2**30:.3g} GiB ({free:,} bytes) are free ({device}): {remedy}."
+        )
+
+
+def least_bytes(
+    model: BaseModel,
+    rows: int,
+    length: int,
+    *,
+    captured: int,
+    stays: bool = False,
+    positions: int = 0,
+    together: tuple[int, int] = (0, 0),
+    n_read: int = 0,
+    kept: bool = False,
+) -> int:
+    """Bytes that a batch ``[rows length]`` holds at least, beyond the weights.
+
+    Args:
+        captured: positions × layers whose residuals a clean pass keeps.
+        stays: whether they are held to the end.
+        positions: that the streams of all start layers hold, summed.
+        together: of streams that run on in the same calls, how many, and their positions.
+        n_read: positions of each row and stream whose logits are read.
+        kept: whether the clean run's keys and values are held throughout.
+    """
+    width, cfg = model.d_model, model.lens.cfg
+    # While their outcomes are found, logits are held twice (isfinite takes their absolute values).
+    logits = 2 * n_read * model.d_vocab
+    # 1. A clean pass: residuals so far, and the logits at its end or what its last block holds.
+    in_block = rows * length * _per_position(model, float(length))
+    clean = captured * width + max(rows * logits, in_block)
+    # 2. Streams, when all have joined [stream pos d_model], and a chunk of them that runs on: all
+    # chunks are of about one size, at least half of the largest that may be.
+    joined = positions * width + (captured * width if stays else 0)
+    n_together, n_positions = together
+    if n_together:
+        most = chunk_tokens(model, length, logits=n_read) / 2
+        of_chunk = min(most, n_positions) * _per_position(model, n_positions / n_together)
+        joined += int(max(of_chunk, min(max(1.0, most / length), n_together) * logits))
+    # 3. Keys and values of all layers through both: [row head pos d_head] each.
+    n_heads = getattr(cfg, "n_key_value_heads", None) or model.n_heads
+    cache = 2 * model.n_layers * rows * length * n_heads * int(cfg.d_head) if kept else 0
+    return int(cache + max(clean, joined)) * model.dtype.itemsize
+
+
+def _per_position(model: BaseModel, n_keys: float) -> float:
+    """Numbers that a block holds of each position at least: in attention two vectors, scores and
+    pattern, in an MLP that is no mixture of experts neurons before and after their function."""
+    if len(model.stacks) > 1:  # lengths of the two are not known
+        return 0.0
+    cfg, module = model.lens.cfg, getattr(model.lens, "original_model", None)
+    settings = {**vars(cfg), **vars(getattr(module, "config", cfg))}
+    experts = any("expert" in name and value for name, value in settings.items())
+    neurons = 0 if experts else int(getattr(cfg, "d_mlp", None) or 0)
+    return max(2 * model.d_model + 2 * model.n_heads * n_keys, model.d_model + 2 * neurons)
+
+
+def check_weights(
+    n_weights: int | None, name: str, held: Mapping[str, torch.dtype], remedy: str
+) -> None:
+    """Refuse to load weights for which there is no memory.
+
+    Args:
+        n_weights: how many; None where that is not known.
+        held: the devices that will hold all of them, and as what.
+
+    Raises:
+        NotEnoughMemoryError: how many bytes are needed, and how many are free.
+    """
+    if n_weights is None:
+        return
+    for device, dtype in held.items():
+        needed = n_weights * dtype.itemsize
+        check_available(needed, torch.device(device), f"loading {name!r}", remedy)
+
+
+def check_loading(config: Any, name: str, device: str, dtype: torch.dtype) -> None:
+    """Refuse a checkpoint for whose weights, converted to ``dtype``, there is no memory.
+
+    Raises:
+        NotEnoughMemoryError: as :func:`check_weights`.
+    """
+    held = {} if device == "cpu" else {device: dtype}
+    # A CPU converts weights one by one; those that stay as they are it maps from their file, and
+    # gives them back where memory is short.
+    if getattr(config, "dtype", None) not in (None, dtype):
+        held["cpu"] = dtype
+    if held:
+        remedy = "take a smaller model"
+        if dtype.itemsize > 2:
+            remedy = f"load it with dtype='bfloat16', which takes two bytes a weight, or {remedy}"
+        check_weights(n_weights_of(config), name, held, remedy)
+
+
+def n_weights_of(config: Any) -> int | None:
+    """Weights of the model that a config describes, without its head and without building it; None
+    where transformers cannot lay it out so, or keeps weights packed (quantised ones)."""
+    from transformers import AutoModel
+
+    if config is None or getattr(config, "quantization_config", None) is not None:
+        return None
+    try:
+        with torch.device("meta"):
+            model: Any = AutoModel.from_config(config)
+        return sum(int(weight.numel()) for weight in model.parameters())
+    except Exception:  # noqa: BLE001  whatever is wrong with a config, loading it says so
+        return None
