@@ -30,6 +30,7 @@ def controls(curve: ic.CapCurve) -> list[dict[str, Any]]:
     """``mean`` minus each control, by layer, with ``against`` for the control's name."""
     frames = [
         curve.differences("mean", control).assign(against=control)
-        for control in ("last", "shuffled")
+        for control in ("last", "first", "straddling", "shuffled")
+        if control in set(curve.frame["pooling"])
     ]
     return plain_rows(pd.concat(frames))
