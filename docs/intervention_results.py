@@ -47,6 +47,35 @@ def cap(name: str) -> Table:
     return beside(curve, pivot(frame(name, "controls"), layer, ["against"], less))
 
 
+def translators(name: str) -> Table:
+    """Whole translations kept, and ``mean`` minus each control in nats a sentence, by layer."""
+    layer = {"layer": "{layer}"}
+    kept = pivot(frame(name, "curve"), layer, ["pooling"], {"`{pooling}`": "{accuracy:.3f}"})
+    return beside(kept, _nats_apart(frame(name, "differences")))
+
+
+def translators_by_kind(kinds: Mapping[str, str]) -> Table:
+    """``mean`` minus ``straddling`` by kind of word, and with our translation as the answer."""
+    results = measured.read("translators_en_pt")
+    rows = [
+        {**row, "kind": kinds[kind].format(**results[kind])}
+        for kind in kinds
+        for row in results[kind]["differences"]
+        if row["against"] == "straddling"
+    ]
+    columns: Columns = {"{kind}": _apart}
+    return pivot(pd.DataFrame(rows), {"layer": "{layer}"}, ["kind"], columns)
+
+
+def _nats_apart(differences: pd.DataFrame) -> Table:
+    columns: Columns = {"`mean` − `{against}`": _apart}
+    return pivot(differences, {"layer": "{layer}"}, ["against"], columns)
+
+
+def _apart(row: Row) -> str:
+    return cell("{mean:+.1f} [{low:+.1f}, {high:+.1f}], p ", row) + probability(row["p_holm"])
+
+
 def leaks() -> Table:
     """The largest move of a logit, and the share of predictions that changed, by model and mode of
     the mask."""

@@ -269,6 +269,17 @@ TABLES: dict[str, Callable[[], Table]] = {
     "audits_without_row": audits.without_row,
     "cap_agreement": partial(intervention_results.cap, "cap_agreement"),
     "cap_materials": partial(intervention_results.cap, "cap_materials"),
+    "translators_en_pt": partial(intervention_results.translators, "translators_en_pt"),
+    "translators_pt_en": partial(intervention_results.translators, "translators_pt_en"),
+    "translators_by_kind": partial(
+        intervention_results.translators_by_kind,
+        {
+            "rare": "rare stems ({n_words} words)",
+            "affix": "stems with affixes ({n_words})",
+            "compound": "compounds ({n_words})",
+            "reference": "all words, our translation",
+        },
+    ),
     "leaks": intervention_results.leaks,
     "shuffled_draws": intervention_results.shuffled_draws,
     "transplants_mini_idm": partial(intervention_results.transplants, "mini_idm"),
