@@ -269,6 +269,7 @@ TABLES: dict[str, Callable[[], Table]] = {
     "audits_without_row": audits.without_row,
     "cap_agreement": partial(intervention_results.cap, "cap_agreement"),
     "cap_materials": partial(intervention_results.cap, "cap_materials"),
+    "ablation_agreement": partial(intervention_results.knocked_out, "ablation_agreement"),
     "leaks": intervention_results.leaks,
     "shuffled_draws": intervention_results.shuffled_draws,
     "transplants_mini_idm": partial(intervention_results.transplants, "mini_idm"),
