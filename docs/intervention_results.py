@@ -69,6 +69,19 @@ def knocked_out(name: str) -> Table:
     return pivot(rows, layer, ["group"], cells)
 
 
+def heads(name: str) -> Table:
+    """The heads whose ablation changes the answer's log-probability, by Holm over all that were
+    ablated, largest loss first."""
+    rows = frame(name, "heads").query("p_holm < 0.05").sort_values("difference")
+    columns: Columns = {
+        "layer.head": "{layer}.{head}",
+        "change of the log-probability (nats)": "{difference:+.3f} [{ci_low:+.3f}, {ci_high:+.3f}]",
+        "p (Holm)": lambda row: probability(row["p_holm"]),
+        "accuracy": "{accuracy:.3f}",
+    }
+    return table(rows, columns)
+
+
 def transplants_by_type(name: str) -> Table:
     """The expected answer by layer, vector and type of the phrase, with Wilson's intervals."""
     shown = {"transplant": "transplant", "random phrase": "random phrase"}

@@ -270,6 +270,9 @@ TABLES: dict[str, Callable[[], Table]] = {
     "cap_agreement": partial(intervention_results.cap, "cap_agreement"),
     "cap_materials": partial(intervention_results.cap, "cap_materials"),
     "ablation_agreement": partial(intervention_results.knocked_out, "ablation_agreement"),
+    "transplants_agreement": partial(
+        intervention_results.transplants_by_type, "transplants_agreement"
+    ),
     "leaks": intervention_results.leaks,
     "shuffled_draws": intervention_results.shuffled_draws,
     "transplants_mini_idm": partial(intervention_results.transplants, "mini_idm"),
