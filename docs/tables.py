@@ -270,6 +270,7 @@ TABLES: dict[str, Callable[[], Table]] = {
     "cap_agreement": partial(intervention_results.cap, "cap_agreement"),
     "cap_materials": partial(intervention_results.cap, "cap_materials"),
     "ablation_agreement": partial(intervention_results.knocked_out, "ablation_agreement"),
+    "weights_smollm2": partial(intervention_results.weights, "weights_smollm2"),
     "heads_agreement": partial(intervention_results.heads, "heads_agreement"),
     "transplants_agreement": partial(
         intervention_results.transplants_by_type, "transplants_agreement"
