@@ -276,6 +276,7 @@ TABLES: dict[str, Callable[[], Table]] = {
         intervention_results.transplants_by_type, "transplants_agreement"
     ),
     "leaks": intervention_results.leaks,
+    "leaks_agreement": partial(intervention_results.leaks_by_text, "leaks_agreement"),
     "shuffled_draws": intervention_results.shuffled_draws,
     "transplants_mini_idm": partial(intervention_results.transplants, "mini_idm"),
     "transplants_anchors": intervention_results.transplants_anchors,
