@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
+from statistics import median
 from typing import Final
 
 import pandas as pd
 
 from docs import measured
-from docs.measured import Cell, Columns, Row, Table, beside, cell, frame, over, pivot, table
+from docs.measured import (
+    Cell,
+    Columns,
+    Row,
+    Table,
+    beside,
+    cell,
+    frame,
+    over,
+    pivot,
+    table,
+    written,
+)
 from docs.verdicts import BREAK
 from interp_compose.studies.core.text import probability
 
@@ -74,6 +87,96 @@ def _nats_apart(differences: pd.DataFrame) -> Table:
 
 def _apart(row: Row) -> str:
     return cell("{mean:+.1f} [{low:+.1f}, {high:+.1f}], p ", row) + probability(row["p_holm"])
+
+
+def knocked_out(name: str) -> Table:
+    """Accuracy by layer where attention to a word is knocked out, and its difference to the clean
+    model's, paired by example."""
+    layer = {"layer": "{layer}"}
+    rows = frame(name, "curve").merge(
+        frame(name, "against_clean"), on=["layer", "group"], suffixes=("", "_paired")
+    )
+    change = "{accuracy:.3f}; {difference:+.3f} [{ci_low_paired:+.3f}, {ci_high_paired:+.3f}], p "
+    cells: Columns = {"{group}": lambda row: cell(change, row) + probability(row["p_holm"])}
+    return pivot(rows, layer, ["group"], cells)
+
+
+def heads(name: str) -> Table:
+    """The heads whose ablation changes the answer's log-probability, by Holm over all that were
+    ablated, largest loss first."""
+    rows = frame(name, "heads").query("p_holm < 0.05").sort_values("difference")
+    columns: Columns = {
+        "layer.head": "{layer}.{head}",
+        "change of the log-probability (nats)": "{difference:+.3f} [{ci_low:+.3f}, {ci_high:+.3f}]",
+        "p (Holm)": lambda row: probability(row["p_holm"]),
+        "accuracy": "{accuracy:.3f}",
+    }
+    return table(rows, columns)
+
+
+def transplants_by_type(name: str) -> Table:
+    """The expected answer by layer, vector and type of the phrase, with Wilson's intervals."""
+    shown = {"transplant": "transplant", "random phrase": "random phrase"}
+    rows = frame(name, "table")
+    kept = rows[rows["vector"].isin(shown)]
+    share = "{expected:.3f} ({expected_low:.3f}–{expected_high:.3f})"
+    layer = {"layer": "{layer}"}
+    expected = pivot(kept, layer, ["vector", "type"], {"{vector}, {type}": share})
+    own = rows[rows["vector"] == "own"]
+    pooled = "{answer:.3f} ({answer_low:.3f}–{answer_high:.3f})"
+    untouched = pivot(own[own["type"] == own["type"].iloc[0]], layer, ["vector"], {"own": pooled})
+    change = "{difference:+.3f} [{ci_low:+.3f}, {ci_high:+.3f}], p "
+    less: Columns = {
+        "layer": "{layer}",
+        "inside − alone": lambda row: cell(change, row) + probability(row["p_holm"]),
+    }
+    apart = table(frame(name, "inside_less_alone"), less)
+    return beside(beside(expected, apart), untouched)
+
+
+def leaks_by_text(name: str) -> Table:
+    """The largest move of a logit and the share of predictions that changed: medians over texts,
+    and the smallest and largest."""
+    rows = over(frame(name, "rows"), ["mode"])
+    columns: Columns = {
+        "mask": '`mode="{mode}"`',
+        "largest move of a logit": lambda row: _middle(row["largest"], ".2f"),
+        "predictions that changed, %": lambda row: _middle(row["changed"], ".1points"),
+        "without a mask: largest move": lambda row: _middle(row["unmasked"], ".2f"),
+        "predictions that changed, % ": lambda row: _middle(row["unmasked_changed"], ".1points"),
+    }
+    return table(rows, columns)
+
+
+def _middle(values: Sequence[float], style: str) -> str:
+    if not any(values):
+        return "exactly 0"
+    middle, low, high = (written(of(values), style) for of in (median, min, max))
+    return f"{middle} ({low}–{high})"
+
+
+def weights(name: str) -> Table:
+    """Stable rank and mean |cos| of each matrix over the layers: median, smallest and largest, with
+    those of random weights."""
+    columns: dict[str, Cell] = {"matrix": "{matrix}", "shape": "{rows[0]} × {cols[0]}"}
+    for measure, style, head in (
+        ("stable_rank", ".1f", "stable rank"),
+        ("mean_abs_cosine", ".3f", "mean \\|cos\\|"),
+    ):
+        columns[head] = partial(_layers, column=measure, style=style)
+        columns[f"{head}, random weights"] = partial(
+            _layers, column=f"{measure}_random", style=style
+        )
+    key = ["layer", "matrix"]
+    rows = frame(name, "trained").merge(frame(name, "random"), on=key, suffixes=("", "_random"))
+    return table(over(rows[rows["tied_to"] == ""], ["matrix"]), columns)
+
+
+def _layers(row: Row, column: str, style: str) -> str:
+    values = row[column]
+    if len(values) == 1:
+        return written(values[0], style)
+    return _middle(values, style)
 
 
 def leaks() -> Table:

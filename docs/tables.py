@@ -280,7 +280,14 @@ TABLES: dict[str, Callable[[], Table]] = {
             "reference": "all words, our translation",
         },
     ),
+    "ablation_agreement": partial(intervention_results.knocked_out, "ablation_agreement"),
+    "weights_smollm2": partial(intervention_results.weights, "weights_smollm2"),
+    "heads_agreement": partial(intervention_results.heads, "heads_agreement"),
+    "transplants_agreement": partial(
+        intervention_results.transplants_by_type, "transplants_agreement"
+    ),
     "leaks": intervention_results.leaks,
+    "leaks_agreement": partial(intervention_results.leaks_by_text, "leaks_agreement"),
     "shuffled_draws": intervention_results.shuffled_draws,
     "transplants_mini_idm": partial(intervention_results.transplants, "mini_idm"),
     "transplants_anchors": intervention_results.transplants_anchors,

@@ -267,7 +267,7 @@ def _load_pretrained(
                 raise OptionError(f"{option} is Hugging Face's, and {name!r} a Marian file")
         return load_marian(
             student,
-            name=student.parent.resolve().name if student == folder else folder.resolve().name,
+            name=student.parent.absolute().name,
             tokenizer=tokenizer,
             device=options["device"],
             dtype=options["dtype"],

@@ -310,7 +310,7 @@ def test_spans_phrases_and_pretokens(model: LensModel) -> None:
     )
     span = (text.index("small"), text.index(" in"))
     spans = quiet(model, [Example(text, "a", spans=(span,))], unit="span")
-    assert "small wooden house" in spans.cells["text"].tolist()
+    assert spans.cells["text"].tolist() == ["small wooden house"]
     phrases = quiet(
         model,
         [Example(text, "a", tree=tree)],
@@ -321,6 +321,39 @@ def test_spans_phrases_and_pretokens(model: LensModel) -> None:
     assert "a small wooden house" in phrases.cells["text"].tolist()
     pretokens = quiet(model, [Example(text, "a")], unit="pretoken")
     assert pretokens.cells["text"].tolist()[:2] == ["a", "small"]
+
+
+@torch.no_grad()
+def test_only_the_given_spans_are_knocked_out(model: LensModel) -> None:
+    """Two spans, one with blanks at its edges, against a mask of their tokens; an example without
+    spans and one whose span is the last token have none."""
+    text = "a small wooden house in the mountains"
+    spans = ((1, 8), (text.index("house"), text.index(" in")))
+    rows = [
+        Example(text, "a", spans=spans),
+        Example(text, "a", spans=()),
+        Example(text, "a", spans=((len(text) - 1, len(text)),)),
+    ]
+    curve = quiet(model, rows, unit="span")
+    assert curve.cells[["example", "text"]].values.tolist() == [[0, "small"], [0, "house"]]
+    ids = model.tokenizer(text, return_offsets_mapping=True)
+    tokens, answer = torch.tensor([ids.input_ids]), model.tokenizer.convert_tokens_to_ids("a")
+    rows_of = curve.outcomes.merge(curve.cells).set_index(["text", "layer"])
+    for word in ("small", "house"):
+        low = text.index(word)
+        keys = [
+            at
+            for at, (start, end) in enumerate(ids.offset_mapping)
+            if start < low + len(word) and end > low
+        ]
+        queries = list(range(keys[-1] + 1, tokens.shape[1]))
+        for layer in range(model.n_layers):
+            layers = acting("from", layer, model.n_layers)
+            block = mask_attention(model, keys=keys, queries=queries, layers=layers)
+            agree(rows_of.loc[(word, layer)], outcome(model, tokens, block), answer)
+    assert len(rows_of) == 2 * model.n_layers
+    with pytest.raises(InterventionError, match="none of the 2 examples has a span before its"):
+        quiet(model, rows[1:], unit="span")
 
 
 @torch.no_grad()

@@ -192,7 +192,7 @@ class PreparedAblation(Prepared[AblationCurve]):
                 f"differs from the clean model's by more than {UNCHANGED} nats. Check that the "
                 "model's answers depend on what was knocked out."
             )
-        cells = _cells(self.items, self.tags, self.options.what, self.model.n_heads)
+        cells = _cells(self.items, self.tags, self.options, self.model.n_heads)
         clean = clean.drop(columns=["affected", "n_groups"])
         return AblationCurve.from_outcomes(
             outcomes,
@@ -219,7 +219,7 @@ def prepare_ablation(
     tagger = None if options.tagger is None else tagger_of(options.tagger)
     items, skipped, bare = prepare_any(model, examples, options)
     model.require("resume", NEEDS[options.what])
-    if options.what == "words" and not any(words_of(item) for item in items):
+    if options.what == "words" and not any(words_of(item, options.unit) for item in items):
         raise InterventionError(
             f"none of the {len(items)} examples has a {options.unit} before its last token, so "
             "there is nothing to knock out. Use longer prompts."
@@ -234,7 +234,8 @@ def prepare_ablation(
                 "knock out those of the source alone. Leave the examples' target out."
             )
     tags = {} if tagger is None else _tags(items, tagger)
-    cells = {"words": max(len(words_of(item)) for item in items), "heads": model.n_heads}
+    most_words = max(len(words_of(item, options.unit)) for item in items)
+    cells = {"words": most_words, "heads": model.n_heads}
     streams = (len(layers) + 1) * max(1, cells.get(options.what, 1))
     longest = max(item.n_tokens for item in items)
     size = batch_size_of(model, items, options, streams, longest)
@@ -380,11 +381,24 @@ def with_predictions(model: LensModel, items: Sequence[PreparedExample]) -> list
     return answered
 
 
-def words_of(item: PreparedExample) -> list[int]:
+def words_of(item: PreparedExample, unit: str) -> list[int]:
     """The units that another position of the prompt comes after: of an answer of one token, those
-    whose knocking out can change anything."""
-    last = item.prompt.groups[item.n_before - 1]
-    return [unit for unit in range(item.prompt.n_groups) if last != unit]
+    whose knocking out can change anything. With ``unit="span"``, only the example's own spans."""
+    prompt, last = item.prompt, item.prompt.groups[item.n_before - 1]
+    groups = [group for group in range(prompt.n_groups) if last != group]
+    return [group for group in groups if _in_span(item, group)] if unit == "span" else groups
+
+
+def _in_span(item: PreparedExample, group: int) -> bool:
+    """Whether the group's tokens share a character with a span of the example, blanks at the
+    span's edges aside, which may be in the tokens around it."""
+    prompt, spans = item.prompt, item.example.spans or ()
+    starts, ends = prompt.offsets[prompt.groups == group].T
+    texts = [(low, prompt.text[low:high]) for low, high in spans]
+    inner = [
+        (low + len(text) - len(text.lstrip()), low + len(text.rstrip())) for low, text in texts
+    ]
+    return any(bool(((starts < high) & (ends > low)).any()) for low, high in inner)
 
 
 def batches_of(items: Sequence[PreparedExample], size: int) -> list[list[PreparedExample]]:
@@ -411,7 +425,7 @@ def _knockout(
         outputs = references.replacements(model, items, batch)
         return HeadAblation(rows, heads, outputs), heads.tolist()
     width = batch.tokens.shape[1]
-    cells = [(row, unit) for row, item in enumerate(items) for unit in words_of(item)]
+    cells = [(row, unit) for row, item in enumerate(items) for unit in words_of(item, options.unit)]
     keys = np.zeros((len(cells), width), dtype=bool)
     queries = np.zeros_like(keys)
     for cell, (row, unit) in enumerate(cells):
@@ -508,9 +522,13 @@ def _rows(
 
 
 def _cells(
-    items: Sequence[PreparedExample], tags: Mapping[int, Sequence[str]], what: str, n_heads: int
+    items: Sequence[PreparedExample],
+    tags: Mapping[int, Sequence[str]],
+    options: AblationOptions,
+    n_heads: int,
 ) -> pd.DataFrame:
     """One row per example and unit: its text and its group in the summary."""
+    what = options.what
     if what != "words":
         units = range(n_heads) if what == "heads" else [0]
         name = "block" if what == "layers" else what
@@ -519,7 +537,7 @@ def _cells(
     rows = [
         (item.index, unit, item.prompt.group_text(unit), tags.get(item.index))
         for item in items
-        for unit in words_of(item)
+        for unit in words_of(item, options.unit)
     ]
     return pd.DataFrame(
         {
