@@ -269,6 +269,11 @@ TABLES: dict[str, Callable[[], Table]] = {
     "audits_without_row": audits.without_row,
     "cap_agreement": partial(intervention_results.cap, "cap_agreement"),
     "cap_materials": partial(intervention_results.cap, "cap_materials"),
+    "foils": intervention_results.foils,
+    **{
+        f"cap_{task}": partial(intervention_results.cap, f"cap_{task}")
+        for task in intervention_results.FOIL_TASKS
+    },
     "leaks": intervention_results.leaks,
     "shuffled_draws": intervention_results.shuffled_draws,
     "transplants_mini_idm": partial(intervention_results.transplants, "mini_idm"),
