@@ -24,6 +24,7 @@ from docs.measured import (
     written,
 )
 from docs.verdicts import BREAK
+from interp_compose.stats.intervals import wilson_interval
 from interp_compose.studies.core.text import probability
 
 
@@ -267,3 +268,27 @@ def _with_controls(row: Row, answer: str) -> str:
     values = zip(row["vector_of_controls"], row[f"{ANSWERS[answer]}_of_controls"], strict=True)
     controls = ", ".join(f"{vector} {value:.3f}" for vector, value in values)
     return f"{_with_interval(row, answer)}{BREAK}{controls}"
+
+
+FOIL_TASKS: Final = ("hypernyms", "opposites")
+
+
+def foils() -> Table:
+    """What the clean model gets right over the vocabulary and between answer and foil, with 95 %
+    intervals."""
+
+    def share(frame_name: str) -> Cell:
+        def of_task(row: Row) -> str:
+            correct = frame(f"cap_{row['task']}", frame_name)["correct"]
+            low, high = wilson_interval(int(correct.sum()), len(correct))
+            return f"{correct.mean():.3f} [{low:.3f}, {high:.3f}]"
+
+        return of_task
+
+    columns: Columns = {
+        "task": "`{task}`",
+        "items": lambda row: str(len(frame(f"cap_{row['task']}", "clean"))),
+        "right, of the whole vocabulary": share("vocabulary_clean"),
+        "right, between answer and foil (chance .5)": share("clean"),
+    }
+    return table(pd.DataFrame({"task": FOIL_TASKS}), columns)

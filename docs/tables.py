@@ -286,6 +286,11 @@ TABLES: dict[str, Callable[[], Table]] = {
     "transplants_agreement": partial(
         intervention_results.transplants_by_type, "transplants_agreement"
     ),
+    "foils": intervention_results.foils,
+    **{
+        f"cap_{task}": partial(intervention_results.cap, f"cap_{task}")
+        for task in intervention_results.FOIL_TASKS
+    },
     "leaks": intervention_results.leaks,
     "leaks_agreement": partial(intervention_results.leaks_by_text, "leaks_agreement"),
     "shuffled_draws": intervention_results.shuffled_draws,

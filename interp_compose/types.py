@@ -89,8 +89,10 @@ class Example:
     ``spans`` are character ranges of the prompt to pool (your own units); ``tree`` is a
     Penn-style bracketing whose leaves occur in the prompt in order, from which phrases are read.
     ``target`` is for encoder–decoders alone, whose source the prompt is: the text with which the
-    target begins, which ``answer`` follows. ``where`` is the line of the file that it was read
-    from, for messages; examples that differ in it alone are equal.
+    target begins, which ``answer`` follows. ``foil`` is a wrong alternative, exact text as
+    ``answer`` is, which studies choose against it where they are asked to (``answers="foil"``).
+    ``where`` is the line of the file that it was read from, for messages; examples that differ in
+    it alone are equal.
     """
 
     prompt: str
@@ -99,3 +101,4 @@ class Example:
     tree: str | None = None
     target: str = ""
     where: str = field(default="", compare=False, repr=False)
+    foil: str = ""

@@ -28,7 +28,8 @@ LIMIT_AND_USE: Final = {
 
 
 def available_bytes(device: torch.device) -> int | None:
-    """Bytes that can still be taken; None where that cannot be known (a CPU without Linux).
+    """Bytes that can still be taken; None where that cannot be known (a CPU without
+    Linux, or with another ``/proc``).
 
     On CUDA what the driver has free, and what PyTorch has reserved and does not use; on Linux what
     the system or a control group of this process leaves, caches of files and free swap included.
@@ -38,10 +39,14 @@ def available_bytes(device: torch.device) -> int | None:
         return torch.cuda.mem_get_info(device)[0] + unused
     if device.type != "cpu" or not (PROC / "meminfo").exists():
         return None
-    rows = [line.split() for line in (PROC / "meminfo").read_text().splitlines()]
-    kilobytes = {row[0].rstrip(":"): int(row[1]) for row in rows}
-    free = kilobytes["MemAvailable"] * 1024
-    return min([free, *_left_in_groups()]) + kilobytes.get("SwapFree", 0) * 1024
+    try:
+        rows = [line.split() for line in (PROC / "meminfo").read_text().splitlines()]
+        kilobytes = {row[0].rstrip(":"): int(row[1]) for row in rows}
+        free = kilobytes["MemAvailable"] * 1024
+        left = max(0, min([free, *_left_in_groups()]))
+    except (OSError, ValueError, KeyError, IndexError):  # written in another way
+        return None
+    return left + kilobytes.get("SwapFree", 0) * 1024
 
 
 def _left_in_groups() -> Iterator[int]:

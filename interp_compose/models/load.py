@@ -260,7 +260,9 @@ def _load_pretrained(
     if revision is not None:
         options["revision"] = revision
     folder = Path(source)
-    student = marian_of(folder)
+    student, file = marian_of(folder), gguf_of(folder)
+    if (student or file) and (folder / SUMS).is_file():
+        check_sums(folder / SUMS)
     if student is not None:
         for option in ("revision", "device_map"):
             if option in options:
@@ -272,7 +274,6 @@ def _load_pretrained(
             device=options["device"],
             dtype=options["dtype"],
         )
-    file = gguf_of(folder)
     if file is not None:
         if revision is not None or trust_remote_code:
             raise OptionError(f"revision and trust_remote_code are of the hub, and {name!r} a file")

@@ -45,10 +45,12 @@ def marian_of(path: Path) -> Path | None:
             names = ", ".join(file.name for file in files)
             raise OptionError(f"{str(path)!r} holds several Marian files ({names}); name one")
         return files[0] if files else None
-    return path if path.suffix == ".bin" and path.is_file() and _is_marian(path) else None
+    return path if path.suffix == ".bin" and _is_marian(path) else None
 
 
 def _is_marian(file: Path) -> bool:
+    if not file.is_file():  # a folder, or a link to nothing
+        return False
     with file.open("rb") as opened:
         head = opened.read(16)
     if len(head) < 16:
@@ -169,6 +171,7 @@ def marian_tokenizer(folder: Path) -> Any:
 
     Raises:
         CorruptFileError: there is none, or none that can be read.
+        CapabilityError: several that differ.
     """
     from tokenizers import Tokenizer
     from tokenizers.processors import TemplateProcessing
@@ -176,6 +179,12 @@ def marian_tokenizer(folder: Path) -> Any:
 
     file = folder / "tokenizer.json"
     pieces = sorted(folder.glob("vocab*.spm"))
+    if not file.is_file() and len({read_bytes(one) for one in pieces}) > 1:
+        names = ", ".join(one.name for one in pieces)
+        raise CapabilityError(
+            f"{str(folder)!r} has several vocabularies ({names}), and a student shares one; pass "
+            "tokenizer=…"
+        )
     try:
         backend = Tokenizer.from_file(str(file)) if file.is_file() else _from_pieces(pieces[0])
     except Exception as broken:

@@ -213,10 +213,13 @@ def subtitle_of(*parts: str) -> str:
 
 
 def answers_note(config: Mapping[str, Any]) -> list[str]:
-    """Notes for a title: that accuracy is among a set of labels or of answers of several tokens,
-    where it is, and how many examples were left out, for what of them; else nothing."""
+    """Notes for a title: that accuracy is among labels, among each example's answer and foil, or of
+    answers of several tokens, where it is, and how many examples were left out, for what of them;
+    else nothing."""
     labels = config.get("answers", "vocabulary")
     notes = [] if isinstance(labels, str) else [f"answers among {len(labels)} labels"]
+    if labels == "foil":
+        notes = ["answers: answer or foil, chance 0.500"]
     notes += filter(None, [answer_lengths(config)])
     skipped = config.get("skipped") or {}
     reasons = ", ".join(f"{n} for the {reason}" for reason, n in skipped.items())

@@ -17,7 +17,7 @@ ExampleRow = Example | Row
 """What a study takes for an example; of two texts in a row the second is the answer."""
 ExampleRows = Iterable[ExampleRow] | Tables
 NAMED_ENDS = (["start", "end"], ["start", "stop"])
-KEYS = Keys(("prompt", "answer"), ("spans", "tree", "target"), no_texts=("spans",))
+KEYS = Keys(("prompt", "answer"), ("spans", "tree", "target", "foil"), no_texts=("spans",))
 
 
 @public
@@ -27,7 +27,8 @@ def read_examples(source: Source) -> tuple[Example, ...]:
 
     A row has ``prompt`` and ``answer`` (the exact text that follows, its leading space included),
     and may have ``spans``, a list of ``[start, end)`` character ranges of the prompt, ``tree``, a
-    bracketing of its words, and, for encoder–decoders, ``target``, with which the target begins.
+    bracketing of its words, for encoder–decoders ``target``, with which the target begins, and
+    ``foil``, a wrong alternative to the answer.
 
     Raises ``MissingDataError`` if there is no such file and ``DataFormatError`` for bad rows: it
     names the first 20 (the line of a file; counted from 1) and what is wrong with each.

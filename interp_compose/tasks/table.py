@@ -49,7 +49,7 @@ NATURAL: Final = "tasks.natural:natural"
 LRF: Final = "papers.lrf.tasks"
 COMPLEXITY: Final = "papers.complexity.tasks"
 CAT: Final = "papers.cat.tasks"
-MOST_DESCRIBED: Final = 6
+MOST_DESCRIBED: Final = 9
 """Tasks of a kind that helps describe; of more they list the names."""
 GLUE: Final = {
     "cola": "is a sentence acceptable",
@@ -82,6 +82,12 @@ TASKS: Final[tuple[TaskRow, ...]] = (
             "does a subject of several words take is or are"),
     TaskRow("materials", "prompts", NATURAL, ("name", "tokenizer", "several"),
             "of what a thing with an adjective is made"),
+    TaskRow("hypernyms", "prompts", NATURAL, ("name", "tokenizer", "several"),
+            "what a thing is a type of; made for --answers foil"),
+    TaskRow("opposites", "prompts", NATURAL, ("name", "tokenizer", "several"),
+            "one word of the opposite of a phrase; made for --answers foil"),
+    TaskRow("compounds", "prompts", NATURAL, ("name", "tokenizer", "several"),
+            "what a compound is a kind of; made for --answers foil"),
     TaskRow("bird", "pairs", "tasks.bird:bird", DATA, "bigrams, with human judgements"),
     TaskRow("paws-qqp", "pairs", "tasks.paws:paws_qqp", DATA, "questions: do they ask the same"),
     TaskRow("mini-idm", "transplants", "tasks.mini.transplants:mini_idm_transplants",

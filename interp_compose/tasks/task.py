@@ -95,7 +95,10 @@ class Task(ShownTask):
         if answers == "vocabulary":
             return answers
         if answers != "labels":
-            raise OptionError(f"answers={answers!r}: expected 'vocabulary' or 'labels'")
+            raise OptionError(
+                f"answers={answers!r}: expected 'vocabulary' or 'labels' here; 'foil', each "
+                "example's answer or its foil, is for cap_curve and ablation_curve"
+            )
         if not self.labels:
             raise OptionError(
                 f"the task {self.name!r} has no labels to choose among; take answers='vocabulary', "

@@ -89,10 +89,11 @@ def answer_ids(
     tokenized: Sequence[TokenizedPrompt],
     *,
     because: str = "",
+    what: str = "answer",
 ) -> Int[np.ndarray, "example"]:
     """The id of the one token that each answer is after its prompt; ``AnswerError`` as
     :func:`answer_tokens`."""
-    tokens = answer_tokens(tokenizer, examples, tokenized, because=because)
+    tokens = answer_tokens(tokenizer, examples, tokenized, because=because, what=what)
     return np.array([token for (token,) in tokens], dtype=np.int64)
 
 
@@ -103,6 +104,7 @@ def answer_tokens(
     *,
     several: bool | None = None,
     because: str = "",
+    what: str = "answer",
 ) -> list[tuple[int, ...]]:
     """The ids of the tokens that each answer is after its prompt.
 
@@ -110,18 +112,18 @@ def answer_tokens(
     ``several``, one or more. Raises ``AnswerError`` otherwise, if one of these tokens is the
     unknown one, or if the tokenizer ends every text with a special token (no answer can follow
     EOS). ``several`` is None where it is not available, ``because`` of what; where it is False,
-    the message names the option.
+    the message names the option. ``what`` the examples' answers are called in messages.
     """
     for i, example in enumerate(examples):
         answer = example.answer
         if not answer:
             raise AnswerError(
-                f"example {i}: the answer is empty; give the text that is to follow the prompt, "
+                f"example {i}: the {what} is empty; give the text that is to follow the prompt, "
                 "its leading space included"
             )
         if any("\ud800" <= character <= "\udfff" for character in answer):
             raise AnswerError(
-                f"example {i}: the answer {answer!r} holds half of a surrogate pair; decode "
+                f"example {i}: the {what} {answer!r} holds half of a surrogate pair; decode "
                 "the file it came from as UTF-8"
             )
     texts = [example.prompt + example.answer for example in examples]
@@ -140,25 +142,25 @@ def answer_tokens(
         same = min(len(ids), len(full))
         agree = next(iter(np.flatnonzero(ids[:same] != full[:same]).tolist()), same)
         rest = _pieces(tokenizer, full[agree:])
-        subject = f"example {i}: the answer {examples[i].answer!r} after {prompt.text!r}"
+        subject = f"example {i}: the {what} {examples[i].answer!r} after {prompt.text!r}"
         if agree < len(ids):
             raise AnswerError(
                 f"{subject} changes the prompt's tokens "
                 f"{_pieces(tokenizer, ids[agree:])} into {rest}; move a leading space from the "
-                "end of the prompt to the answer, or end the prompt differently"
+                f"end of the prompt to the {what}, or end the prompt differently"
             )
         if not rest or (len(rest) > 1 and not several):
             option = ", or pass multi_token_answers=True (--multi-token-answers)"
             raise AnswerError(
                 f"{subject} is {len(rest)} tokens, {rest}, and has to be one"
-                f"{' or more' if several else because}; choose another answer (mind the leading "
+                f"{' or more' if several else because}; choose another {what} (mind the leading "
                 f"space), or leave the example out{option if rest and several is False else ''}"
             )
         unknown = np.flatnonzero(full[agree:] == getattr(tokenizer, "unk_token_id", None))
         if unknown.size:
             raise AnswerError(
                 f"{subject} is unknown to this tokenizer ({rest[unknown[0]]!r}); choose another "
-                "answer, or leave the example out"
+                f"{what}, or leave the example out"
             )
         out.append(tuple(full[agree:].tolist()))
     return out

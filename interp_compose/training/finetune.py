@@ -35,7 +35,7 @@ from interp_compose.tasks.examples import ExampleRows
 from interp_compose.tasks.task import Task
 from interp_compose.tensors import check_autocast
 from interp_compose.text.answers import answer_ids
-from interp_compose.text.label_set import VOCABULARY, checked_labels, label_ids
+from interp_compose.text.label_set import VOCABULARY, candidate_ids, checked_answers
 from interp_compose.text.units import Unit, tokenize_prompts
 from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.config import TrainConfig
@@ -266,8 +266,7 @@ def encode_examples(
     prompts = tokenize_prompts(model.tokenizer, examples, unit=unit)
     check_prompts(model, prompts, lambda i: f"{which} example {i}: its prompt", collapse=None)
     expected = answer_ids(model.tokenizer, examples, prompts, because=NEXT_TOKEN)
-    labels = checked_labels(answers)
-    candidates = None if labels is None else label_ids(model.tokenizer, examples, prompts, labels)
+    candidates = candidate_ids(model.tokenizer, examples, prompts, checked_answers(answers))
     highest = int((expected if candidates is None else candidates).max())
     check_ids(model, max(highest, *(int(prompt.ids.max()) for prompt in prompts)))
     return [

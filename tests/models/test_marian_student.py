@@ -359,6 +359,16 @@ def of_int16(folder: Path) -> None:
     )
 
 
+def with_another_sum(folder: Path) -> None:
+    (folder / "SHA256SUMS").write_text(f"{'0' * 64}  model.bin\n")
+
+
+def with_two_vocabularies(folder: Path) -> None:
+    (folder / "tokenizer.json").unlink()
+    for language in ("en", "pt"):
+        (folder / f"vocab.{language}.spm").write_text(language)
+
+
 def rewritten(**settings: Any) -> Callable[[Path], None]:
     def damage(folder: Path) -> None:
         write(folder / "model.bin", **settings)
@@ -375,6 +385,8 @@ BAD: dict[Any, tuple[type[InterpComposeError], str]] = {
     renamed: (CorruptFileError, "lacks 'encoder_l2_ffn_W1'"),
     without_pieces: (CorruptFileError, "no tokenizer.json and no vocab….spm"),
     with_garbled_pieces: (CorruptFileError, "no pieces that can be read .*or pass tokenizer"),
+    with_another_sum: (CorruptFileError, "model.bin"),
+    with_two_vocabularies: (CapabilityError, r"several .*\(vocab.en.spm, vocab.pt.spm\)"),
     of_int16: (CapabilityError, "'Wemb' .*of the type 0x4102: expected float32 or int8"),
     rewritten(**{"dec-cell": "gru"}): (CapabilityError, "with dec-cell: 'gru', and .*'ssru'"),
     rewritten(**{"transformer-heads": 3}): (CorruptFileError, "n_heads=3"),
@@ -405,6 +417,9 @@ def test_options_of_other_formats_are_refused(
         load_model(copy, revision="main")
     with pytest.raises(OptionError, match="device_map is Hugging Face's"):
         load_model(copy, device_map="auto")
+    (copy / "a.bin").symlink_to(copy / "nowhere.bin")
+    (copy / "b.bin").mkdir()
+    assert isinstance(load_model(copy), MarianStudentModel)
     shutil.copy(copy / "model.bin", copy / "model2.bin")
     with pytest.raises(OptionError, match=r"several Marian files \(model.bin, model2.bin\)"):
         load_model(copy)

@@ -111,6 +111,24 @@ def test_a_cap_curve_equals_blocks_run_by_hand(name: str, layers: list[int]) -> 
     assert_clean(model)
 
 
+@torch.no_grad()
+def test_answer_or_foil_is_the_targets_next_token() -> None:
+    module, model = model_of("T5")
+    start = module.config.decoder_start_token_id
+    foils = (" the", " sing", " grow")
+    examples = [replace(one, foil=foil) for one, foil in zip(SOME, foils, strict=True)]
+    curve = cap_curve(model, examples, layers=[3], answers="foil", controls=False, progress=False)
+    assert curve.clean["correct"].nunique() == 2  # else nothing is tested
+    for row in curve.clean.to_dict("records"):
+        example = examples[row["example"]]
+        logits = in_place(module, written_out(example, start), -1, "mean")[-1]
+        (answer,), (foil,) = ids(example.answer), ids(example.foil)
+        assert row["prediction"] == (answer if logits[answer] > logits[foil] else foil)
+        assert row["correct"] == bool(logits[answer] > logits[foil])
+        expected = logits[answer] - torch.logaddexp(logits[answer], logits[foil])
+        assert abs(row["target_logprob"] - float(expected)) <= 1e-4
+
+
 @pytest.mark.parametrize("name", ["T5", "BART"])
 @torch.no_grad()
 def test_pooling_after_the_last_encoder_block_equals_hugging_face_on_pooled_outputs(

@@ -21,7 +21,7 @@ NAMES = [row.name for row in TASKS if row.loader == "tasks.natural:natural"]
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_item_is_one_of_its_own(name: str) -> None:
-    template, items = read(name)
+    template, items, _ = read(name)
     assert template.count("{}") == 1
     assert not template.endswith(" ")
     assert len(items) >= 150
@@ -36,10 +36,44 @@ def test_each_item_is_one_of_its_own(name: str) -> None:
         assert f"[{unit}]" in item.text
         assert example.prompt == template.format(item.text.replace("[", "").replace("]", ""))
         assert unit == unit.strip()
-        assert len(unit.split()) > 1
+        assert (example.answer, example.foil) == (item.answer, item.foil)
         assert span[1] < len(example.prompt)
         # No demonstration gives an item away.
         assert unit.lower() not in template.lower()
+    # Most units are several words; of compounds, some are written as one.
+    phrases = sum(" " in item.text[item.text.index("[") : item.text.index("]")] for item in items)
+    assert phrases == len(items) or (name == "compounds" and phrases > 0.6 * len(items))
+
+
+def test_what_each_task_is_made_for_is_in_its_help_and_its_report(crude: Any) -> None:
+    rows = {row.name: row.description for row in TASKS if row.kind == "prompts"}
+    for name in NAMES:
+        made_for = read(name)[2]
+        assert made_for == ("vocabulary" if name in ("agreement", "materials") else "foil")
+        assert ("made for --answers foil" in rows[name]) == (made_for == "foil")
+        task = load_task(name, StubModel(crude), multi_token_answers=True)
+        assert task.report["made_for"] == f"answers={made_for!r}"
+
+
+def test_the_words_of_a_compound_are_two_and_its_foil_is_one_of_them() -> None:
+    """So that a model that repeats the last word is right in about half."""
+    items = read("compounds")[1]
+    for item in items:
+        unit = item.text[item.text.index("[") + 1 : -1].lower()
+        parts = unit.replace("-", " ").split()
+        foil = item.foil.strip().lower()
+        assert foil in parts or unit.endswith(foil), item
+    last = [item.text.removesuffix("]").endswith(item.answer.strip()) for item in items]
+    assert (sum(last), len(items)) == (96, 184)
+
+
+def test_no_demonstration_of_opposites_is_an_items_pair() -> None:
+    template, items, _ = read("opposites")
+    shown = [{"big", "small"}, {"unfair", "fair"}, {"slow", "fast"}, {"slowly", "fast"}]
+    assert template.startswith("The opposite of big is small. The opposite of unfair is fair.")
+    for item in items:
+        for word in item.text[1 : item.text.index("]")].split():
+            assert {word, item.answer.strip()} not in shown, item
 
 
 def test_a_quarter_of_the_answers_at_most_are_alike_where_they_are_no_labels() -> None:

@@ -274,7 +274,7 @@ NOTHINGS = [None, math.nan, np.float32("nan"), pd.NA, pd.NaT, np.datetime64("NaT
 @pytest.mark.parametrize("nothing", NOTHINGS, ids=repr)
 def test_what_stands_for_nothing(nothing: Any) -> None:
     (row,) = EXAMPLES[:1]
-    optional: dict[str, Any] = {"spans": nothing, "tree": nothing, "target": nothing}
+    optional: dict[str, Any] = dict.fromkeys(("spans", "tree", "target", "foil"), nothing)
     assert read_examples([{**row, **optional}]) == read_examples([{**row, "spans": None}])
     with pytest.raises(DataFormatError, match="^row 2 has no answer; give a text"):
         read_examples([row, {**row, "answer": nothing}])

@@ -223,7 +223,8 @@ def test_the_front_door_imports_nothing_heavy() -> None:
 
 
 def test_the_names_are_those_of_the_documentation() -> None:
-    assert names_of("prompts") == ("idm", "sst", "mini-idm", "mini-sst", "agreement", "materials")
+    natural = ("agreement", "materials", "hypernyms", "opposites", "compounds")
+    assert names_of("prompts") == ("idm", "sst", "mini-idm", "mini-sst", *natural)
 
 
 @pytest.mark.parametrize("name", ["mini-idm", "mini-sst"])

@@ -23,6 +23,7 @@ def test_rows_and_files_give_the_same_examples(tmp_path: Path) -> None:
         GOOD,
         {"prompt": "ünï 🐈 cöde", "answer": "é", "spans": [[0, 3], [4, 5]]},
         {"prompt": "the dog", "answer": " barks", "tree": "(NP (DT the) (NN dog))"},
+        {"prompt": "the cat", "answer": " meows", "foil": " barks"},
     ]
     path = tmp_path / "own.jsonl"
     path.write_text(
@@ -33,7 +34,9 @@ def test_rows_and_files_give_the_same_examples(tmp_path: Path) -> None:
         Example("a young cat is called a", " kitten"),
         Example("ünï 🐈 cöde", "é", ((0, 3), (4, 5))),
         Example("the dog", " barks", None, "(NP (DT the) (NN dog))"),
+        Example("the cat", " meows", foil=" barks"),
     )
+    assert expected[-1] != Example("the cat", " meows")
     assert read_examples(path) == expected
     assert read_examples(str(path)) == expected
     assert read_examples(rows) == expected
@@ -49,10 +52,12 @@ BAD: list[tuple[Any, str]] = [
     (GOOD | {"anwser": "x"}, r"unknown key 'anwser'; the keys \(columns\) are prompt, answer"),
     (
         {"text": "x", "label": 1},
-        r"unknown keys 'text', 'label' and lacks prompt, answer; .*if wanted, spans, tree, target",
+        r"unknown keys 'text', 'label' and lacks prompt, answer; .* spans, tree, target, foil",
     ),
     (["prompt", "answer"], r"expected an Example, \(prompt, answer\) or an object"),
     (GOOD | {"tree": 5}, "5 as its tree; give a text, or leave it out"),
+    (GOOD | {"foil": 5}, "5 as its foil; give a text, or leave it out"),
+    (GOOD | {"foil": " "}, "' ' as its foil; give a text, or leave it out"),
     (GOOD | {"spans": 5}, "5 as its spans; give a list"),
     (GOOD | {"spans": [[0, 99]]}, r"span \[0, 99\] in a prompt of 23 characters"),
     (GOOD | {"spans": [[2, 2]]}, r"span \[2, 2\]"),

@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 
 from interp_compose.errors import AnswerError, InputError, OptionError
 from interp_compose.studies.core.inputs import outcome_of
-from interp_compose.text.label_set import checked_labels, label_ids, predicted, stacked
+from interp_compose.text.label_set import checked_answers, foil_ids, label_ids, predicted, stacked
 from interp_compose.text.units import tokenize_prompts
 from interp_compose.types import Example
 from tests.studies.conftest import splitting_tokenizer
@@ -68,19 +68,20 @@ def test_each_row_has_candidates_of_its_own_and_others_are_ignored() -> None:
 @pytest.mark.parametrize(
     ("answers", "message"),
     [
-        ("labels", "answers='labels': expected 'vocabulary', or the labels to choose among"),
-        ([["a"], ["b"]], "expected 'vocabulary', or a list of two or more"),
-        (["a"], "answers=['a']: expected 'vocabulary', or a list of two or more"),
-        (["a", "a", "b"], "expected 'vocabulary', or a list of two or more labels, each once"),
-        (["a", ""], "two or more labels"),
-        (["a", 3], "two or more labels"),
+        ("labels", "answers='labels': expected 'vocabulary', 'foil' (each example's answer or its"),
+        ([["a"], ["b"]], "answers=[['a'], ['b']]: expected 'vocabulary', 'foil'"),
+        (["a"], "answers=['a']: expected 'vocabulary', 'foil'"),
+        (["foil"], "answers=['foil']: expected 'vocabulary', 'foil'"),
+        (["a", "a", "b"], "a list of two or more, each once"),
+        (["a", ""], "a list of two or more"),
+        (["a", 3], "a list of two or more"),
         (None, "answers=None: expected 'vocabulary'"),
         ({"a": 1, "b": 2}, "expected 'vocabulary'"),
     ],
 )
 def test_what_is_no_set_of_labels_is_refused(answers: Any, message: str) -> None:
     with pytest.raises(OptionError, match=re.escape(message)) as refused:
-        checked_labels(answers)
+        checked_answers(answers)
     assert len(str(refused.value)) < 500
 
 
@@ -100,25 +101,73 @@ def test_ids_of_the_labels_by_example() -> None:
     assert issubclass(AnswerError, InputError)
 
 
+class Blind:
+    """A tokenizer to which an answer "c" is "b"."""
+
+    unk_token_id = None
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def __call__(self, texts: Any, **options: Any) -> Any:
+        one = isinstance(texts, str)
+        changed = [text.replace('"c', '"b') for text in ([texts] if one else texts)]
+        return self.inner(changed[0] if one else changed, **options)
+
+
 def test_labels_that_are_one_token_are_refused() -> None:
-    class Blind:
-        """Any answer is the same token."""
-
-        unk_token_id = None
-
-        def __init__(self, inner: Any) -> None:
-            self.inner = inner
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self.inner, name)
-
-        def __call__(self, texts: Any, **options: Any) -> Any:
-            one = isinstance(texts, str)
-            changed = [text.replace('"c', '"b') for text in ([texts] if one else texts)]
-            return self.inner(changed[0] if one else changed, **options)
-
     tokenizer = Blind(splitting_tokenizer())
     rows = [Example('x "', "b")]
     prompts = tokenize_prompts(tokenizer.inner, rows)
     with pytest.raises(AnswerError, match="example 0: two of the labels"):
         label_ids(tokenizer, rows, prompts, ["b", "c"])
+
+
+def test_ids_of_answers_and_their_foils() -> None:
+    tokenizer = splitting_tokenizer()
+    rows = [
+        Example('a small house "', "b", foil="d"),
+        Example('x "', "d", foil="b"),
+        Example('x "', "c", foil="b"),
+    ]
+    ids = foil_ids(tokenizer, rows, tokenize_prompts(tokenizer, rows))
+    b, c, d = tokenizer.convert_tokens_to_ids(["b", "c", "d"])
+    assert ids.tolist() == [sorted(pair) for pair in ([b, d], [d, b], [c, b])]
+
+
+@pytest.mark.parametrize(
+    ("answer", "foil", "message"),
+    [
+        ("b", "", "example 1, with the answer 'b', has no foil, which answers='foil' needs: give"),
+        ("b", "b", "example 1: the foil 'b' is its answer; give a wrong one"),
+        ("b", "quixotic", "example 1: the foil 'quixotic' after 'x \"' is"),
+        ("quixotic", "b", "example 1: the answer 'quixotic' after 'x \"' is"),
+        ("b", "é☃", "example 1: the foil 'é☃' after 'x \"' is"),
+    ],
+)
+def test_foils_that_are_no_single_other_token_are_refused(
+    answer: str, foil: str, message: str
+) -> None:
+    tokenizer = splitting_tokenizer()
+    rows = [Example('x "', "c", foil="d"), Example('x "', answer, foil=foil)]
+    prompts = tokenize_prompts(tokenizer, rows)
+    with pytest.raises(AnswerError, match=re.escape(message)) as refused:
+        foil_ids(tokenizer, rows, prompts)
+    assert "multi_token_answers" not in str(refused.value)
+    assert "; " in str(refused.value) or ": give" in str(refused.value)  # what to do
+
+
+def test_a_foil_that_is_unknown_or_the_same_token_is_refused() -> None:
+    inner = splitting_tokenizer()
+    rows = [Example('x "', "b", foil="c")]
+    prompts = tokenize_prompts(inner, rows)
+    with pytest.raises(AnswerError, match="example 0: the foil 'c' is the same token as the answ"):
+        foil_ids(Blind(inner), rows, prompts)
+    unknowing = Blind(inner)
+    unknowing.unk_token_id = inner.convert_tokens_to_ids("d")  # type: ignore[assignment]
+    rows = [Example('x "', "b", foil="d")]
+    with pytest.raises(AnswerError, match="the foil 'd' after .* is unknown .* another foil, or l"):
+        foil_ids(unknowing, rows, prompts)

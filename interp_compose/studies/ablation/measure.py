@@ -52,7 +52,7 @@ from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.study import Prepared, config_of, measured, prepared_of
 from interp_compose.tasks.examples import ExampleRow
 from interp_compose.tasks.rows import Tables
-from interp_compose.text.label_set import checked_labels
+from interp_compose.text.label_set import VOCABULARY, checked_answers
 from interp_compose.text.tagging import Tagger, tagger_of, unit_tags
 from interp_compose.types import Example
 
@@ -141,7 +141,7 @@ class PreparedAblation(Prepared[AblationCurve]):
         n_layers = 1 if self.options.reach == "until" else len(self.layers)
         cells = len(items) * (self.model.n_heads if what == "heads" else 1)
         if what == "words":
-            cells = sum(len(words_of(item)) for item in items)
+            cells = sum(len(words_of(item, self.options.unit)) for item in items)
         return least_bytes(
             self.model,
             len(items),
@@ -184,7 +184,9 @@ class PreparedAblation(Prepared[AblationCurve]):
 
     def result(self, rows: pd.DataFrame) -> AblationCurve:
         """The curve; refused where no knockout moved any log-probability."""
-        outcomes, clean = split_clean(rows, self.model, self.items, ["layer", "unit"])
+        outcomes, clean = split_clean(
+            rows, self.model, self.items, ["layer", "unit"], self.options.answers
+        )
         clean_logprob = outcomes["example"].map(clean.set_index("example")["target_logprob"])
         if bool(((outcomes["target_logprob"] - clean_logprob).abs() <= UNCHANGED).all()):
             raise InterventionError(
@@ -340,7 +342,7 @@ def prepare_any(
     what of them; and whether they are bare.
 
     Raises:
-        InputError: some texts and some examples; bare texts with a list of labels or with
+        InputError: some texts and some examples; bare texts with labels, foils or
             answers of several tokens; see :func:`.inputs.prepare` for what else.
     """
     rows: list[Any] = list(examples)
@@ -350,10 +352,10 @@ def prepare_any(
             f"example {bare.index(not bare[0])} is of another kind than example 0; expected texts "
             "alone, or examples with their answers alone."
         )
-    if any(bare) and checked_labels(options.answers) is not None:
+    if any(bare) and checked_answers(options.answers) != VOCABULARY:
         raise InputError(
-            "bare texts have no answers of their own, so labels mean nothing for them; give "
-            "examples with prompt and answer, or leave answers out."
+            "bare texts have no answers of their own, so labels and foils mean nothing for "
+            "them; give examples with prompt and answer, or leave answers out."
         )
     if any(bare) and options.multi_token_answers:
         raise InputError(

@@ -29,7 +29,7 @@ from interp_compose.studies.core.examples import (
     the_answer,
 )
 from interp_compose.studies.core.result import StudyResult
-from interp_compose.studies.core.tables import Table
+from interp_compose.studies.core.tables import Table, with_foil
 from interp_compose.studies.core.text import (
     INTERVALS,
     about,
@@ -79,6 +79,11 @@ class AblationCurve(StudyResult):
     FIGURES = ("ablation_curve", "ablation_words", "ablation_heads")
 
     @classmethod
+    def _tables(cls, config: Mapping[str, Any]) -> tuple[Table, ...]:
+        first, clean, *others = cls.SCHEMA
+        return (first, with_foil(clean, config), *others)
+
+    @classmethod
     def from_outcomes(
         cls,
         outcomes: pd.DataFrame,
@@ -96,7 +101,8 @@ class AblationCurve(StudyResult):
                 0 for a block). Columns: example, layer, unit, prediction (token id), correct,
                 target_logprob (nats), target_rank.
             clean: one row per example. Columns: example, prompt, answer, n_tokens, prediction,
-                prediction_text, correct, target_logprob, target_rank.
+                prediction_text, correct, target_logprob, target_rank; where the config's answers
+                are "foil", foil.
             cells: what each unit is: example (-1 where a unit is the same in all), unit, text,
                 group (the line of the figure that it counts for).
             config: what was run, in JSON's types.
@@ -108,7 +114,7 @@ class AblationCurve(StudyResult):
                 example or a unit that another table does not have.
             LayerError: a layer outside 0 … n_layers - 1.
         """
-        clean, cells = CLEAN.ordered(clean), CELLS.ordered(cells)
+        clean, cells = with_foil(CLEAN, config).ordered(clean), CELLS.ordered(cells)
         outcomes = OUTCOMES.ordered(
             outcomes, example=clean["example"].tolist(), layer=range(n_layers)
         )

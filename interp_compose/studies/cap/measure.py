@@ -192,7 +192,9 @@ class PreparedCap(Prepared[CapCurve]):
 
     def result(self, rows: pd.DataFrame) -> CapCurve:
         """The result; examples that pooling cannot change keep their clean outcome everywhere."""
-        outcomes, clean = split_clean(rows, self.model, self.items, ["layer", "pooling"])
+        outcomes, clean = split_clean(
+            rows, self.model, self.items, ["layer", "pooling"], self.options.answers
+        )
         cells = [self.layers, [*self.poolings]]
         grid = pd.MultiIndex.from_product(cells, names=["layer", "pooling"])
         unchanged = clean.loc[~clean["affected"], outcomes.columns.drop(["layer", "pooling"])]

@@ -34,7 +34,7 @@ from interp_compose.studies.core.examples import (
     the_answer,
 )
 from interp_compose.studies.core.result import StudyResult
-from interp_compose.studies.core.tables import YOURS, Table, check_same
+from interp_compose.studies.core.tables import YOURS, Table, check_same, with_foil
 from interp_compose.studies.core.text import (
     INTERVALS,
     LAYER,
@@ -103,6 +103,11 @@ class CapCurve(StudyResult):
     FIGURES = ("cap_curve", "cap_logprob")
 
     @classmethod
+    def _tables(cls, config: Mapping[str, Any]) -> tuple[Table, ...]:
+        first, clean, *others = cls.SCHEMA
+        return (first, with_foil(clean, config), *others)
+
+    @classmethod
     def from_outcomes(
         cls,
         outcomes: pd.DataFrame,
@@ -121,7 +126,7 @@ class CapCurve(StudyResult):
                 pooling, prediction (token id), correct, target_logprob (nats), target_rank.
             clean: one row per example. Columns: example, prompt, answer, prediction,
                 prediction_text, correct, target_logprob, target_rank, affected (has a
-                multi-token unit), n_tokens, n_groups.
+                multi-token unit), n_tokens, n_groups; where the config's answers are "foil", foil.
             config: what was run, in JSON's types.
             n_layers: of the model; depth is layer / (n_layers - 1), so that 0 is the embeddings
                 and 1 the entry of the last block (0 for a model of one block).
@@ -136,7 +141,7 @@ class CapCurve(StudyResult):
             OptionError: a pooling that is none of POOLINGS and CONTROLS, and not in
                 ``config["pooling"]``.
         """
-        clean = CLEAN.ordered(clean)
+        clean = with_foil(CLEAN, config).ordered(clean)
         examples = {"example": clean["example"].tolist()}
         known = OUTCOMES.named_in(config)
         outcomes = OUTCOMES.ordered(outcomes, examples, layer=range(n_layers), **known)

@@ -144,7 +144,8 @@ def answered(clean: Row) -> str:
     prediction = f"the clean model predicts “{clean['prediction_text']}”, "
     prediction += f"which is {'right' if clean['correct'] else 'wrong'}"
     value = decimal(clean["target_logprob"], 3)
-    return f"answer “{clean['answer']}”, log-probability {value}; {prediction}"
+    foil = f", foil “{clean['foil']}”" if "foil" in clean else ""
+    return f"answer “{clean['answer']}”{foil}, log-probability {value}; {prediction}"
 
 
 def _rounded(values: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:

@@ -38,7 +38,15 @@ from interp_compose.studies.core.options import AnswerOptions, LongAnswers, Opti
 from interp_compose.tasks.examples import ExampleRow, read_example
 from interp_compose.tensors import pad_left
 from interp_compose.text.answers import answer_tokens
-from interp_compose.text.label_set import among, checked_labels, label_ids, predicted, stacked
+from interp_compose.text.label_set import (
+    FOIL,
+    VOCABULARY,
+    among,
+    candidate_ids,
+    checked_answers,
+    predicted,
+    stacked,
+)
 from interp_compose.text.targets import source_and_target, target_starts
 from interp_compose.text.units import TokenizedPrompt, tokenize_prompts
 from interp_compose.types import Example, Read
@@ -152,20 +160,22 @@ def prepare_all(
     Raises:
         InputError: no example at all; see :func:`tokenize_prompts` and
             :func:`answer_tokens` for what else is refused.
-        OptionError: labels, and answers of several tokens.
+        OptionError: labels or foils, and answers of several tokens.
         PromptError: a prompt longer than the model's context, or, for a collapse, than the
             window of its local attention: a shorter sequence would let it look further back.
         TrainingModeError: the model is in training mode.
     """
     check_model(model)
-    labels_of_answers = checked_labels(options.answers)
+    chosen_among = checked_answers(options.answers)
     several = None  # a user cannot allow them
     if isinstance(options, AnswerOptions) and not within:
         several = options.multi_token_answers
-    if several and labels_of_answers is not None:
+    if several and chosen_among != VOCABULARY:
+        listed = repr(chosen_among) if isinstance(chosen_among, str) else list(chosen_among)
+        what = "answers and foils" if isinstance(chosen_among, str) else "labels"
         raise OptionError(
-            f"multi_token_answers=True, answers={list(labels_of_answers)}: labels have to be one "
-            "token each; leave one of the two out"
+            f"multi_token_answers=True, answers={listed}: {what} have to be one token each; leave "
+            "one of the two out"
         )
     checked = [read_example(row, f"example {i}") for i, row in enumerate(examples)]
     if not checked:
@@ -191,12 +201,10 @@ def prepare_all(
         contexts = target_starts(tokenizer, checked, options.unit)
     else:
         _refuse_targets(model, checked)
+    candidates = candidate_ids(tokenizer, before, contexts, chosen_among)
     answers: list[tuple[int, ...]] = [(0,)] * len(prompts)
     if answered:
         answers = answer_tokens(tokenizer, before, contexts, several=several)
-    candidates = None
-    if labels_of_answers is not None:
-        candidates = label_ids(tokenizer, before, contexts, labels_of_answers)
     highest_answer = 0 if candidates is None else int(candidates.max())
     check_ids(model, highest, max(highest_answer, *map(max, answers)))
     if isinstance(model, EncoderDecoderModel):
@@ -478,9 +486,14 @@ def tokens_of(model: LensModel, items: Sequence[PreparedExample]) -> pd.DataFram
 
 
 def split_clean(
-    rows: pd.DataFrame, model: LensModel, items: Sequence[PreparedExample], place: Sequence[str]
+    rows: pd.DataFrame,
+    model: LensModel,
+    items: Sequence[PreparedExample],
+    place: Sequence[str],
+    answers: str | Sequence[str],
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Outcomes, and the clean ones with what is known of their examples and without ``place``."""
+    """Outcomes, and the clean ones with what is known of their examples and without ``place``; with
+    their foils where predictions are chosen among these and the ``answers``."""
     rows["correct"] = rows["target_rank"] == 1
     clean = pd.DataFrame(
         {
@@ -492,6 +505,8 @@ def split_clean(
             "n_groups": [item.prompt.n_groups for item in items],
         }
     ).merge(rows[rows["layer"] == CLEAN].drop(columns=list(place)), on="example")
+    if answers == FOIL:
+        clean["foil"] = [item.example.foil for item in items]
     decode = output_tokenizer(model).decode
     texts = {int(token): decode([int(token)]) for token in clean["prediction"]}
     clean["prediction_text"] = clean["prediction"].map(texts)

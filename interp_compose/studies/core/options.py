@@ -41,8 +41,8 @@ Pooling = Annotated[  # the command line takes names alone
     ),
 ]
 Answers = Annotated[
-    Literal["vocabulary"] | Sequence[str],
-    tyro.conf.arg(metavar="vocabulary|labels|LABEL LABEL [...]"),
+    Literal["vocabulary", "foil"] | Sequence[str],
+    tyro.conf.arg(metavar="vocabulary|foil|labels|LABEL LABEL [...]"),
 ]
 
 
@@ -86,9 +86,9 @@ class PromptOptions(Options):
     parser: Parser | None = None
     """For constituents: parse with this, instead of reading the data's own trees."""
     answers: Answers = "vocabulary"
-    """What a prediction is chosen among: "vocabulary" (CARMA, eq. 9), or a list of labels (eq. 10),
-    such as those of a sentiment task ("labels" on the command line). Ranks and log-probabilities
-    are then those among them."""
+    """What a prediction is chosen among: "vocabulary" (CARMA, eq. 9); a list of labels (eq. 10),
+    such as those of a sentiment task ("labels" on the command line); or "foil", each example's
+    answer and its own wrong alternative. Ranks and log-probabilities are then those among them."""
     on_bad: OnBad = "refuse"
     """What becomes of examples that cannot be measured (an answer of several tokens, a prompt that
     is too long): "refuse" names them, "skip" leaves them out, and the result counts them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any, Final
 
@@ -213,6 +213,14 @@ def check_same(name: str, frame: pd.DataFrame, reference: pd.DataFrame, key: str
 def _row(rows: pd.DataFrame) -> str:
     """The first of some rows, like "layer 3, pooling mean"."""
     return ", ".join(f"{name} {rows[name].iloc[0]}" for name in rows)
+
+
+def with_foil(clean: Table, config: Mapping[str, Any]) -> Table:
+    """The table of clean outcomes, with the column ``foil`` where a prediction was chosen among an
+    example's answer and its foil."""
+    if config.get("answers") != "foil":
+        return clean
+    return replace(clean, definition=f"{clean.definition}, foil str")
 
 
 def _list(values: Sequence[Any]) -> str:

@@ -134,13 +134,27 @@ def filtered_of(config: Mapping[str, Any]) -> str:
 
 def floor_of(clean: pd.DataFrame) -> str:
     """That the clean model gets nothing right, or that the interval of its accuracy does not lie
-    above the share of the most common answer, which is no guess below chance; else an empty text.
-    Answers that are all the same have no other to choose."""
+    above what a guess gets that does not read the prompt; else an empty text.
+
+    That guess is the most common answer, and answers that are all the same have no other to choose.
+    Between an answer and its foil it takes one word wherever it is one of the two, and tosses a
+    coin elsewhere: right is 1/2 + (share of answers that are the word - share of foils that are)/2,
+    here of the best word. It is 1/2 where every word is a foil as often as an answer.
+    """
     n, right = len(clean), int(clean["correct"].sum())
     if not right:
         return FLOOR
-    shares = clean["answer"].value_counts(normalize=True)
     low, _ = wilson_interval(right, n)
+    shares = clean["answer"].value_counts(normalize=True)
+    if "foil" in clean:
+        foils = clean["foil"].value_counts(normalize=True)
+        guess = 0.5 + shares.sub(foils, fill_value=0.0).max() / 2
+        if low > guess:
+            return ""
+        return (
+            f"the 95 % interval of the clean accuracy does not lie above {decimal(guess, 3)}, the "
+            "share of a guess between answer and foil that does not read the prompt"
+        )
     if len(shares) == 1 or low > shares.iloc[0]:
         return ""
     most = decimal(shares.iloc[0], 3)
@@ -225,7 +239,9 @@ def unlike(results: Mapping[str, Result], without: Collection[str] = ()) -> str:
     texts = []
     if {"examples_sha256", "pairs_sha256"} & {*settings}:
         # Of all that is read, tokens, units and candidates as well, which two models may not share.
-        read = "" if {"model", "unit", "answers"} & {*settings} else "the examples' tokens or units"
+        foils = [result.config.get("answers") == "foil" for result in results.values()]
+        read = f"the examples' tokens{', units or foils' if all(foils) else ' or units'}"
+        read = "" if {"model", "unit", "answers"} & {*settings} else read
         if "unit" not in settings and units_unlike(results.values()):
             read = "the examples' units"
         texts = [text for text in [examples_unlike(results.values()) or read] if text]

@@ -1,8 +1,9 @@
 """Tasks in plain English that a small language model can do: one JSONL file each, of our wording.
 
-The first line of a file is ``{"template": …}``, the prompt around a text. Each other line is an
-item of its own: ``text``, in which brackets mark the unit that decides the answer; the ``answer``,
-its leading space included; and a ``foil``, an answer of the same kind that is wrong.
+The first line of a file is ``{"template": …}``, the prompt around a text, and may say that the task
+is ``"made_for"`` another choice of ``answers=`` than the vocabulary: ``"foil"``. Each other line is
+an item of its own: ``text``, in which brackets mark the unit that decides the answer; the
+``answer``, its leading space included; and a ``foil``, an answer of the same kind that is wrong.
 """
 
 from __future__ import annotations
@@ -34,15 +35,17 @@ class Item:
         before, unit, after = self.text.replace("]", "[").split("[")
         start = template.index("{}") + len(before)
         prompt = template.replace("{}", before + unit + after, 1)
-        return Example(prompt, self.answer, spans=((start, start + len(unit)),))
+        span = (start, start + len(unit))
+        return Example(prompt, self.answer, spans=(span,), foil=self.foil)
 
 
 @cache
-def read(name: str) -> tuple[str, tuple[Item, ...]]:
-    """A task's template and its items, in the order of the file."""
+def read(name: str) -> tuple[str, tuple[Item, ...], str]:
+    """A task's template, its items in the order of the file, and what it is made for."""
     lines = files(__name__).joinpath(f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
     first, *rows = map(json.loads, lines)
-    return first["template"], tuple(Item(**row) for row in rows)
+    items = tuple(Item(**row) for row in rows)
+    return first["template"], items, first.get("made_for", "vocabulary")
 
 
 def natural(name: str, tokenizer: Any, *, several: bool = False) -> Task:
@@ -51,11 +54,12 @@ def natural(name: str, tokenizer: Any, *, several: bool = False) -> Task:
 
     ``AnswerError`` where no answer is.
     """
-    template, items = read(name)
+    template, items, made_for = read(name)
     examples = [item.example(template) for item in items]
     kept = keep_fitting(tokenizer, examples, of_target=False, several=several)
     report: dict[str, int | str | float] = {
         "source": "shipped with interp_compose",
+        "made_for": f"answers={made_for!r}",
         "test_all": len(examples),
         f"test_{'any_tokens' if several else 'one_token'}": len(kept),
     }

@@ -310,7 +310,7 @@ def _changed(
     example: Example, parts: Template, text: str, drawn: Sequence[tuple[Word, Candidate]]
 ) -> Example:
     new = rewritten(text, [(word, written_like(one.word, word.text)) for word, one in drawn])
-    return Example(parts.head + new + parts.tail, example.answer)
+    return Example(parts.head + new + parts.tail, example.answer, foil=example.foil)
 
 
 def _rng(seed: int, prompt: str) -> random.Random:

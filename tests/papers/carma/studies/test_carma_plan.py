@@ -112,6 +112,11 @@ def test_seeds_by_number_and_by_name(seeds: list[int]) -> None:
         ),
         ({"where": "workers", "folder": None}, OptionError, "where='workers' without a folder"),
         ({"workers": 2}, OptionError, "workers=2 with where='here'"),
+        (
+            {"answers": "foil"},
+            OptionError,
+            "answers='foil': expected 'vocabulary' or 'labels' here",
+        ),
     ],
 )
 def test_options_that_cannot_be(

@@ -287,13 +287,13 @@ def test_undoing_the_frame_gives_the_old_text(filler: str, seed: int) -> None:
     assert prompt == got.examples[0].prompt
 
 
-def test_spans_and_tree_go_with_the_old_text() -> None:
+def test_spans_and_tree_go_with_the_old_text_and_the_foil_stays() -> None:
     rows = [
-        Example('cat is called a "', "x", spans=((0, 3),), tree="(X cat)"),
+        Example('cat is called a "', "x", spans=((0, 3),), tree="(X cat)", foil="y"),
         Example('stone is called a "', "x", spans=((0, 5),), tree="(X stone)"),
     ]
     got = replace_synonyms(rows, SOURCE, rate=1.0, seed=0, template=CALLED)
-    assert got.examples == (Example('kitty is called a "', "x"), rows[1])
+    assert got.examples == (Example('kitty is called a "', "x", foil="y"), rows[1])
 
 
 class Tagger:
