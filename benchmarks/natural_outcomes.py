@@ -194,7 +194,7 @@ def transplant_pairs(seed: int) -> list[ic.TransplantPair]:
     answer is then the wrong one), and where it is the subject itself (:data:`ALONE`); the same
     phrase and target both times.
     """
-    template, items = read("agreement")
+    template, items, _ = read("agreement")
     order = np.random.default_rng(seed).permutation(len(items)).tolist()
     pairs: dict[str, list[ic.TransplantPair]] = {INSIDE: [], ALONE: []}
     for item in items:

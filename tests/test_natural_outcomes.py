@@ -93,7 +93,7 @@ def test_heads_are_paired_by_example_and_corrected_over_all(curve: ic.AblationCu
 
 
 def test_the_words_of_every_prompt_are_found() -> None:
-    template, items = read("agreement")
+    template, items, _ = read("agreement")
     for item in items:
         prompt = item.example(template).prompt
         _, head, _, _, _, nearer = item.text.strip("[]").split()
@@ -111,7 +111,7 @@ def test_the_words_of_every_prompt_are_found() -> None:
 
 def test_pairs_differ_in_number_and_in_where_the_phrase_was_read() -> None:
     pairs = natural_outcomes.transplant_pairs(0)
-    template, items = read("agreement")
+    template, items, _ = read("agreement")
     number = {" ".join(item.text.strip("[]").split()[-2:]): item.foil for item in items}
     n = len(items)
     assert len(pairs) == 2 * n

@@ -16,7 +16,7 @@ from interp_compose.errors import NotEnoughMemoryError
 from interp_compose.models.base import BaseModel
 from interp_compose.models.memory import chunk_tokens
 
-MOST_OF_LEAST: Final = 6
+MOST_OF_LEAST: Final = 8
 """How many times :func:`least_bytes` a batch was measured to hold at most."""
 PROC: Final = Path("/proc")
 GROUPS: Final = Path("/sys/fs/cgroup")
@@ -138,7 +138,8 @@ def _per_position(model: BaseModel, n_keys: float) -> float:
     settings = {**vars(cfg), **vars(getattr(module, "config", cfg))}
     experts = any("expert" in name and value for name, value in settings.items())
     neurons = 0 if experts else int(getattr(cfg, "d_mlp", None) or 0)
-    return max(2 * model.d_model + 2 * model.n_heads * n_keys, model.d_model + 2 * neurons)
+    in_mlp = float(model.d_model + 2 * neurons)
+    return max(2 * model.d_model + 2 * model.n_heads * n_keys, in_mlp)
 
 
 def check_weights(
