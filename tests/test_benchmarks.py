@@ -657,6 +657,7 @@ def test_what_a_machine_without_a_network_is_brought_is_pinned() -> None:
             "pillow",
             "protobuf",
             "pyarrow",
+            "pyyaml",  # which huggingface-hub needs
             "rich",
         ),
         *("safetensors", "scikit-learn", "scipy", "sentencepiece", "tokenizers", "torch", "tqdm"),
