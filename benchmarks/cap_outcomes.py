@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -10,19 +11,20 @@ import interp_compose as ic
 from benchmarks.common import plain_rows
 
 
-def by_example(outcomes: pd.DataFrame) -> list[dict[str, Any]]:
-    """Of each layer and pooling, by example in their order: whether it is right (a digit each), the
+def by_example(
+    outcomes: pd.DataFrame, place: Sequence[str] = ("layer", "pooling")
+) -> list[dict[str, Any]]:
+    """Of each ``place``, by example in their order: whether it is right (a digit each), the
     log-probability of its answer (nats), and the token that is predicted."""
     ordered = outcomes.sort_values("example", kind="stable")
     return [
         {
-            "layer": layer,
-            "pooling": pooling,
+            **dict(zip(place, values, strict=True)),
             "correct": "".join(map(str, rows["correct"].astype(int))),
             "prediction": rows["prediction"].tolist(),
             "target_logprob": rows["target_logprob"].round(4).tolist(),
         }
-        for (layer, pooling), rows in ordered.groupby(["layer", "pooling"], sort=False)
+        for values, rows in ordered.groupby(list(place), sort=False)
     ]
 
 

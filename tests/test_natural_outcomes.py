@@ -9,6 +9,7 @@ from scipy import stats
 
 import interp_compose as ic
 from benchmarks import natural_outcomes
+from benchmarks.cap_outcomes import by_example
 from interp_compose.tasks.natural import read
 
 RIGHT = {  # by layer and kind of word, of four examples
@@ -75,7 +76,8 @@ def test_knock_outs_are_compared_with_the_clean_model_example_by_example(
     assert shares[0, "head", " is"] == 0
     assert shares[0, "head", " are"] == 0.5
     assert shares[1, "head", " is"] == 0.5
-    kept = natural_outcomes.by_example(curve)
+    rows_of = curve.outcomes.merge(curve.cells, on=["example", "unit"])
+    kept = by_example(rows_of, ("layer", "group"))
     digits = {(row["layer"], row["group"]): row["correct"] for row in kept}
     assert digits == {place: "".join(map(str, each)) for place, each in RIGHT.items()}
 

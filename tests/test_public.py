@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import pickle
 import re
 import subprocess
 import sys
 import timeit
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -280,6 +282,26 @@ def test_everything_public_is_checked() -> None:
     outcomes = outcomes_of(EVERYTHING)
     assert set(outcomes) == {*public_names()}
     assert [name for name, outcome in outcomes.items() if outcome != "accepted"] == []
+
+
+def test_a_call_is_not_kept_by_its_own_checks() -> None:
+    """A value that fits the last member of a union alone, and a mapping that fits none of the first:
+    what the callers had goes with them, without the garbage collector."""
+
+    @public
+    def taken(value: int | Mapping[str, int] | Mapping[str, str] | None) -> None: ...
+
+    def call(value: Any) -> weakref.ref[Tensor]:
+        held = torch.zeros(1)  # of a caller
+        taken(value)
+        return weakref.ref(held)
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert [call(value)() for value in (None, {"a": "b"})] == [None, None]
+    finally:
+        gc.enable()
 
 
 def test_a_check_costs_microseconds() -> None:

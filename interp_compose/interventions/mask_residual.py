@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from interp_compose._public import public
 from interp_compose.errors import LayerError
@@ -68,37 +70,47 @@ def mask_residual(
         return ablate
 
     # norm(x + 0) is not x: where blocks end in a norm, what entered is put back after it.
-    hooks: list[tuple[str, HookFn]] = []
-    for layer in chosen:
-        if normalised:
-            hooks += _passing(model, layer, call_positions, record)
-            continue
-        ablate = ablating(model.side_of(layer))
-        sublayers = model.sublayers(layer)
-        hooks += [(sublayers[name], ablate) for name in sublayers if part in ("block", name)]
-    if not hooks:
-        raise LayerError(f"part={part!r}: none of the layers {chosen} of {model.name!r} has it.")
-
-    with record.editing(model, hooks, call_positions):
+    with ExitStack() as keeping:
+        hooks: list[tuple[str, HookFn]] = []
+        for layer in chosen:
+            if normalised:
+                entered: list[Tensor] = []
+                keeping.callback(_kept_at(model.hook_dict[model.entered(layer)], entered).remove)
+                hooks.append(_restored(model, layer, entered, call_positions, record))
+                continue
+            ablate, names = ablating(model.side_of(layer)), model.sublayers(layer)
+            hooks += [(names[name], ablate) for name in names if part in ("block", name)]
+        if not hooks:
+            raise LayerError(
+                f"part={part!r}: none of the layers {chosen} of {model.name!r} has it."
+            )
+        keeping.enter_context(record.editing(model, hooks, call_positions))
         yield record
 
 
-def _passing(
-    model: LensModel, layer: int, call_positions: CallPositions, record: AblationRecord
-) -> list[tuple[str, HookFn]]:
-    """What enters the block leaves it; for blocks that end in a norm, and begin with none."""
-    entered: list[Tensor] = []
-    prefix, side = model.prefix(layer), model.side_of(layer)
+def _kept_at(point: nn.Module, entered: list[Tensor]) -> RemovableHandle:
+    """What enters a block into ``entered``, at the hook point of its first sublayer's input: before
+    that point's own hooks, which edit what the sublayer reads and not what the block passes on; and
+    after all at hook_resid_pre, and after a collapse."""
 
-    def keep(resid: Float[Tensor, "batch pos d_model"], hook: Any) -> None:
-        entered[:] = [resid]  # by reference; restore() drops it
+    def keep(module: nn.Module, args: tuple[Tensor, ...]) -> None:
+        entered[:] = args  # by reference; what restores it drops it
+
+    return point.register_forward_pre_hook(keep)
+
+
+def _restored(
+    model: LensModel,
+    layer: int,
+    entered: list[Tensor],
+    call_positions: CallPositions,
+    record: AblationRecord,
+) -> tuple[str, HookFn]:
+    """What entered the block leaves it; for blocks that end in a norm, and begin with none."""
+    side = model.side_of(layer)
 
     def restore(resid: Float[Tensor, "batch pos d_model"], hook: Any) -> Tensor:
         here = call_positions.flags_like(resid, side)[:, :, None]  # [batch pos 1]
         return record.replaced(resid, entered.pop(), here)
 
-    return [
-        # Not hook_resid_pre: a later hook there, or a collapse, still changes what enters.
-        (model.entered(layer), keep),
-        (f"{prefix}.hook_resid_post", restore),
-    ]
+    return f"{model.prefix(layer)}.hook_resid_post", restore

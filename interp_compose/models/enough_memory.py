@@ -16,7 +16,7 @@ from interp_compose.errors import NotEnoughMemoryError
 from interp_compose.models.base import BaseModel
 from interp_compose.models.memory import chunk_tokens
 
-MOST_OF_LEAST: Final = 8
+MOST_OF_LEAST: Final = 4
 """How many times :func:`least_bytes` a batch was measured to hold at most."""
 PROC: Final = Path("/proc")
 GROUPS: Final = Path("/sys/fs/cgroup")

@@ -129,6 +129,27 @@ def test_an_edit_of_what_enters_is_handed_on(name: str) -> None:
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("name", params("BERT", "RoBERTa"))
+def test_an_edit_of_what_attention_reads_is_not_handed_on(name: str) -> None:
+    """It is no edit of the residual; whichever block is opened first."""
+    model = shared(name)
+    hook: Any = (model.entered(1), lambda resid, hook: resid * 0.5)
+    usual = residuals(model)[1]
+    with model.hooks([hook]), mask_residual(model, positions=[1], layers=1):
+        outside = residuals(model)
+    with mask_residual(model, positions=[1], layers=1), model.hooks([hook]):
+        inside = residuals(model)
+    for entered, left in (outside, inside):
+        assert torch.equal(left[:, 1], entered[:, 1])
+        assert not torch.equal(left[:, 2], usual[:, 2])  # where it is read
+    point: Any = model.hook_dict[model.entered(1)]
+    assert not point._forward_pre_hooks
+    with pytest.raises(ZeroDivisionError), mask_residual(model, layers=1):
+        raise ZeroDivisionError
+    assert not point._forward_pre_hooks
+
+
+@torch.no_grad()
 @pytest.mark.parametrize("mode", ["broadcast", "collapse"])
 @pytest.mark.parametrize("name", ["BERT", "Llama"])
 def test_at_the_layer_of_a_pooling(name: str, mode: str) -> None:

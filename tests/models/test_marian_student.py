@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -180,8 +180,16 @@ def normed(x: Matrix, w: dict[str, Matrix], name: str) -> Matrix:
     return np.stack([norm(row, w, name) for row in x])
 
 
-def expected(source: list[int], target: list[int], w: dict[str, Matrix]) -> Matrix:
+def expected(
+    source: list[int],
+    target: list[int],
+    w: dict[str, Matrix],
+    units: Sequence[Sequence[int]] | None = None,
+) -> Matrix:
+    """Logits; with ``units`` of source positions, whose embeddings become their means."""
     x = embedded(source, w, begins_with_zero=False)
+    if units is not None:
+        x = np.stack([x[list(unit)].mean(0) for unit in units])
     for layer in range(1, ENCODER + 1):
         block = f"encoder_l{layer}"
         x = normed(x + attention(x, x, w, f"{block}_self"), w, f"{block}_self_Wo_ln")
@@ -213,7 +221,7 @@ def test_it_computes_the_formulas(stored: tuple[Path, dict[str, Matrix]]) -> Non
     tokens, mask = joined(model, SOURCE, TARGET)
     logits = model(tokens, attention_mask=mask)[0, len(SOURCE) :]
     np.testing.assert_allclose(logits.numpy(), expected(SOURCE, TARGET, values), atol=1e-9)
-    assert not any(probe.refused for probe in [model.capabilities.probes["forward"]])
+    assert model.capabilities.probes["forward"].held
 
 
 @torch.no_grad()
@@ -303,13 +311,37 @@ def test_target_tokens_are_no_keys(model: MarianStudentModel) -> None:
         ablation_curve(model, examples, what="words", multi_token_answers=True)
 
 
-def test_studies_run_on_it(model: MarianStudentModel) -> None:
-    examples = [Example("a unhappy dog", "um cão"), Example("unhappy cats , a dog", "c")]
-    curve = cap_curve(model, examples, multi_token_answers=True, progress=False)
+def test_a_cap_curve_is_the_formulas_on_pooled_embeddings(
+    stored: tuple[Path, dict[str, Matrix]],
+) -> None:
+    model, values = load_model(stored[0], dtype=torch.float64), stored[1]
+    examples = [Example("a unhappy dog", "um cão"), Example("unhappy cats , a dog", " c")]
+    curve = cap_curve(model, examples, multi_token_answers=True, controls=False, progress=False)
     assert set(curve.frame["layer"]) == set(range(ENCODER + DECODER))
-    # The target's pieces stay alone: the decoder's last layer reads no source again.
+    source, answer = model.tokenizer("a unhappy dog").input_ids, [9, 10, 11]
+    assert source == [3, 4, 5, 6, 0]
+
+    def logprob(units: Any) -> float:
+        logits = expected(source, [0, *answer[:-1]], values, units)
+        chosen = logits[range(3), answer]
+        return float((chosen - np.log(np.exp(logits).sum(1))).sum())
+
+    clean = curve.clean.set_index("example")["target_logprob"]
+    pooled = curve.outcomes.set_index(["example", "layer", "pooling"])["target_logprob"]
+    assert clean[0] == pytest.approx(logprob(None), abs=1e-5)
+    by_hand = logprob([[0], [1, 2], [3], [4]])  # un·happy is one vector
+    assert pooled[0, 0, "mean"] == pytest.approx(by_hand, abs=1e-5)
+    assert abs(by_hand - clean[0]) > 1e-3
+
+
+def test_the_audit_finds_nothing_and_words_can_be_knocked_out(model: MarianStudentModel) -> None:
+    examples = [Example("a unhappy dog", "um cão"), Example("unhappy cats , a dog", " c")]
     words = ablation_curve(model, examples, multi_token_answers=True, progress=False)
-    assert len(words.outcomes)
+    clean = words.clean.set_index("example")["target_logprob"]
+    moved = words.outcomes["target_logprob"] - words.outcomes["example"].map(clean)
+    # From the last layer on alone, the decoder's, cross-attention to a word is knocked out as well.
+    last = words.outcomes["layer"] == ENCODER + DECODER - 1
+    assert (moved[last].abs() > 1e-6).all()
     assert not len(audit(model, progress=False).findings)
 
 
@@ -333,10 +365,11 @@ def with_a_wild_length(folder: Path) -> None:
 
 
 def with_nan(folder: Path) -> None:
+    values = write(folder / "model.bin")
+    number = values["decoder_l1_rnn_bf"].astype(np.float32).tobytes()[:4]
     data = (folder / "model.bin").read_bytes()
-    bias = struct.pack("<f", float("nan"))
-    end = data.index(b"special:model.yml") and len(data) - len(data[data.rindex(b"type: tr") :])
-    (folder / "model.bin").write_bytes(data[: end - 32] + bias * 8 + data[end:])
+    assert data.count(number) == 1
+    (folder / "model.bin").write_bytes(data.replace(number, struct.pack("<f", math.nan)))
 
 
 def renamed(folder: Path) -> None:
@@ -381,7 +414,7 @@ BAD: dict[Any, tuple[type[InterpComposeError], str]] = {
     cut: (CorruptFileError, "is no whole Marian file .*is cut.*get it again"),
     longer: (CorruptFileError, "its tensors end at"),
     with_a_wild_length: (CorruptFileError, "is no whole Marian file"),
-    with_nan: (CorruptFileError, "holds NaN or infinity|is no whole"),
+    with_nan: (CorruptFileError, "'decoder_l1_rnn_bf' in .* holds NaN or infinity"),
     renamed: (CorruptFileError, "lacks 'encoder_l2_ffn_W1'"),
     without_pieces: (CorruptFileError, "no tokenizer.json and no vocab….spm"),
     with_garbled_pieces: (CorruptFileError, "no pieces that can be read .*or pass tokenizer"),
