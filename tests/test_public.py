@@ -285,8 +285,8 @@ def test_everything_public_is_checked() -> None:
 
 
 def test_a_call_is_not_kept_by_its_own_checks() -> None:
-    """A value that fits the last member of a union alone, and a mapping that fits none of the first:
-    what the callers had goes with them, without the garbage collector."""
+    """What a caller had ends with it, without the garbage collector, also where a value fits the
+    last member of a union alone."""
 
     @public
     def taken(value: int | Mapping[str, int] | Mapping[str, str] | None) -> None: ...
