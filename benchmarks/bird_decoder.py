@@ -24,7 +24,7 @@ def measured(
     pooled, and of the residual of each layer as it is; cosines of each pair."""
     data = Path(os.environ["INTERP_COMPOSE_TEST_DATA"]) / "bird"
     lens = None
-    found: dict[str, Any] = {}
+    by_embedding: dict[str, Any] = {}
     for embedding in embeddings:
         folder = out / embedding
         if not (folder / "result.json").exists():
@@ -41,14 +41,14 @@ def measured(
             curve.save(folder, overwrite=True)
         result = ic.SimilarityCurve.load(folder)
         print(result.summary())
-        found[embedding] = {
+        by_embedding[embedding] = {
             "config": result.config,
             "curve": plain_rows(result.frame),
             "by_layer": plain_rows(result.by_layer),
             "cosines": _by_pair(result),
         }
     pairs = result.clean[["text1", "text2", "target", "mirror"]]
-    return {"pairs": pairs.to_dict("list"), **found}
+    return {"pairs": pairs.to_dict("list"), **by_embedding}
 
 
 def _by_pair(result: ic.SimilarityCurve) -> list[dict[str, Any]]:

@@ -35,11 +35,11 @@ def words_of(prompt: str) -> list[tuple[int, int, str]]:
     Raises:
         ValueError: the prompt has another form.
     """
-    found = SUBJECT.search(prompt)
-    if found is None:
+    match = SUBJECT.search(prompt)
+    if match is None:
         raise ValueError(f"{prompt!r} does not end in a subject of 'agreement'")
     start = prompt.index("baker")
-    words = [(*found.span(number + 1), word) for number, word in enumerate(WORDS)]
+    words = [(*match.span(number + 1), word) for number, word in enumerate(WORDS)]
     return [(start, start + len("baker"), DEMONSTRATED), *words]
 
 
@@ -152,12 +152,12 @@ def heads(curve: ic.AblationCurve) -> list[dict[str, Any]]:
     example, Student's t, Holm over all heads; and of each example in their order."""
     rows = curve.outcomes.sort_values("example")
     clean = curve.clean.set_index("example")["target_logprob"]
-    found: list[dict[str, Any]] = []
+    of_heads: list[dict[str, Any]] = []
     for place, each in rows.groupby(["layer", "unit"]):
         before = clean[each["example"]].to_numpy()
         after = each["target_logprob"].to_numpy()
         paired = paired_difference(after, before)
-        found.append(
+        of_heads.append(
             {
                 **dict(zip(("layer", "head"), place, strict=True)),
                 **{name: getattr(paired, name) for name in ("difference", "ci_low", "ci_high")},
@@ -166,8 +166,8 @@ def heads(curve: ic.AblationCurve) -> list[dict[str, Any]]:
                 "changes": (after - before).round(4).tolist(),
             }
         )
-    corrected = holm([row["p"] for row in found])
-    return [{**row, "p_holm": p} for row, p in zip(found, corrected, strict=True)]
+    corrected = holm([row["p"] for row in of_heads])
+    return [{**row, "p_holm": p} for row, p in zip(of_heads, corrected, strict=True)]
 
 
 INSIDE: Final = "inside another subject"

@@ -2,7 +2,7 @@
 
 Encoder and cross-attention are the Transformer's (Vaswani et al. 2017), with LayerNorm after each
 sum. In the place of the decoder's self-attention is a simple recurrent unit, the SSRU (Kim et al.
-2019, "From Research to Production and Back", eqs 4 and 5), which makes decoding fast.
+2019, "From Research to Production and Back"), which makes decoding fast.
 
 Weights are dequantised to float32, and activations are never quantised; no shortlist of words is
 used. The engines that these models are made for do both, and so may choose another word now and
