@@ -10,14 +10,12 @@ from torch import Tensor
 
 from interp_compose.errors import CapabilityError
 from interp_compose.interventions.ablate import ablate
-from interp_compose.interventions.call_positions import CallPositions
 from interp_compose.interventions.leak import attention_leak
 from interp_compose.interventions.mask_attention import mask_attention
-from interp_compose.interventions.mask_residual import _passing, mask_residual
+from interp_compose.interventions.mask_residual import mask_residual
 from interp_compose.interventions.pool_at import pool_at
 from interp_compose.interventions.pooling import How
 from interp_compose.interventions.pooling_sweep import Mode
-from interp_compose.interventions.record import AblationRecord
 from interp_compose.models.lens_model import LensModel
 from interp_compose.papers.complexity.models.small_decoder import small_decoder
 from interp_compose.papers.shared.models.decoder import DecoderConfig, Norm
@@ -197,16 +195,13 @@ def test_blocks_that_end_in_a_norm_can_be_passed() -> None:
     """As BERT's: attn.hook_in shows what entered, the last edit of hook_resid_pre included."""
     model = make("post")
     names = ["blocks.1.hook_resid_pre", "blocks.1.hook_resid_post"]
-    record = AblationRecord("passing")
-    places = CallPositions(model, [1, 5], "positions")
 
     def shift(resid: Tensor, hook: Any) -> Tensor:
         return resid + torch.linspace(-1, 1, resid.shape[-1])
 
     _, usual = model.capture(TOKENS, names)
     with (
-        places.of_call(TOKENS, torch.ones_like(TOKENS)),
-        model.hooks(_passing(model, 1, places, record)),
+        mask_residual(model, positions=[1, 5], layers=1),
         model.hooks([(names[0], shift)]),
     ):
         _, found = model.capture(TOKENS, names)
