@@ -14,10 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import pandas as pd
+
 import interp_compose as ic
 from benchmarks.cap_outcomes import by_example
 from benchmarks.common import IMAGES, plain_rows
-from interp_compose.stats.seeds import holm, paired_difference
 
 TEXTS: Final = Path(__file__).parent / "texts" / "translation.jsonl"
 AGAINST: Final = ("shuffled", "straddling", "last", "first")
@@ -97,26 +98,10 @@ def spans_of(text: str, words: Sequence[str]) -> tuple[tuple[int, int], ...]:
 
 def differences(curve: ic.CapCurve) -> list[dict[str, Any]]:
     """``mean`` minus each control, by layer, in nats a sentence."""
-    wide = curve.outcomes.pivot(
-        index="example", columns=["pooling", "layer"], values="target_logprob"
-    )
-    rows: list[dict[str, Any]] = []
-    for control in AGAINST:
-        paired = {
-            int(layer): paired_difference(wide["mean"][layer], wide[control][layer])
-            for layer in wide["mean"]
-        }
-        corrected = holm([one.p for one in paired.values()])
-        rows += [
-            {
-                "against": control,
-                "layer": layer,
-                "mean": one.difference,
-                "low": one.ci_low,
-                "high": one.ci_high,
-                "p": one.p,
-                "p_holm": float(p),
-            }
-            for (layer, one), p in zip(paired.items(), corrected, strict=True)
-        ]
-    return rows
+    names = {"difference": "mean", "ci_low": "low", "ci_high": "high"}
+    columns = ["against", "layer", *names.values(), "p", "p_holm"]
+    tables = [
+        curve.differences("mean", control, value="target_logprob").assign(against=control)
+        for control in AGAINST
+    ]
+    return plain_rows(pd.concat(tables).rename(columns=names)[columns])

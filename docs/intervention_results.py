@@ -270,7 +270,7 @@ def _with_controls(row: Row, answer: str) -> str:
     return f"{_with_interval(row, answer)}{BREAK}{controls}"
 
 
-FOIL_TASKS: Final = ("hypernyms", "opposites")
+FOIL_TASKS: Final = ("hypernyms", "opposites", "compounds")
 
 
 def foils() -> Table:
@@ -292,3 +292,36 @@ def foils() -> Table:
         "right, between answer and foil (chance .5)": share("clean"),
     }
     return table(pd.DataFrame({"task": FOIL_TASKS}), columns)
+
+
+def compounds_by_answer(poolings: Sequence[str]) -> Table:
+    """Right between answer and foil, by which of them is the compound's last word."""
+    clean = frame("cap_compounds", "clean").sort_values("example")
+    compound = clean["prompt"].str.removesuffix(" is a kind of").str.lower()
+    ends = [
+        text.endswith(answer.strip())
+        for text, answer in zip(compound, clean["answer"], strict=True)
+    ]
+    groups = {"the answer": ends, "the foil": [not end for end in ends]}
+
+    def of_group(chosen: Sequence[bool]) -> Cell:
+        def share(row: Row) -> str:
+            digits = [int(digit) for digit, of in zip(row["correct"], chosen, strict=True) if of]
+            low, high = wilson_interval(sum(digits), len(digits))
+            return f"{sum(digits) / len(digits):.3f} [{low:.3f}, {high:.3f}]"
+
+        return share
+
+    right = "".join(str(int(one)) for one in clean["correct"])
+    outcomes = frame("cap_compounds", "outcomes")
+    rows = pd.concat(
+        [
+            pd.DataFrame([{"layer": "", "pooling": "clean", "correct": right}]),
+            outcomes[outcomes["pooling"].isin(poolings)].sort_values("layer", kind="stable"),
+        ]
+    )
+    columns: Columns = {
+        f"{name} is the last word ({sum(chosen)} items)": of_group(chosen)
+        for name, chosen in groups.items()
+    }
+    return table(rows, {"layer": "{layer}", "pooling": "{pooling}", **columns})

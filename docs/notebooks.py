@@ -4,10 +4,10 @@ An interactive figure of many numbers is kept as a picture alone. What a cell pr
 (bars, remarks of libraries) is not kept, and neither are times, so that the same numbers give the
 same file.
 
-A notebook names its model as a user would, by hub name, and its data by a folder's name. Both are
-laid into its working directory: the weights out of the dev package that carries them, the data
-out of ``INTERP_COMPOSE_TEST_DATA``. A notebook that shows public data is left alone where these
-are missing.
+A notebook names its model as a user would, by hub name or by a folder of ``out/models``, and its
+data by a folder's name. They are laid into its working directory: the hub's weights out of the dev
+package that carries them, those of ``out/models`` from there, the data out of
+``INTERP_COMPOSE_TEST_DATA``. A notebook that shows data or weights that are missing is left alone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from nbclient import NotebookClient
 from traitlets import default
 
-NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+MODELS = "out/models"
+RUNS = {"01_cap_curves.ipynb": "en-pt"}  # notebook → its folder of out/models
 SHOWS = {  # notebook → its folders of public data
     "05_human_judgements.ipynb": ("bird",),
     "08_codes.ipynb": ("text", "hownet", "bird"),
@@ -62,16 +65,21 @@ class Kernel(AsyncKernelManager):
         return ThisPython()
 
 
-def executed(path: Path, folder: Path, data: Sequence[Path] = ()) -> nbformat.NotebookNode:
+def executed(
+    path: Path, folder: Path, data: Sequence[Path] = (), models: Path = ROOT / MODELS
+) -> nbformat.NotebookNode:
     """The notebook after a run in a fresh kernel, whose working directory is ``folder``.
 
     ``data`` are the folders of public data that it shows; without them a notebook makes do.
+    ``models`` is what it sees as ``out/models``.
     Raises ``CellExecutionError``, with the traceback, where a cell does.
     """
     notebook = nbformat.read(path, as_version=4)
     weights = folder / MODEL
     weights.parent.mkdir()
     weights.symlink_to(get_model_path())
+    (folder / MODELS).parent.mkdir()
+    (folder / MODELS).symlink_to(models)
     for own in data:
         (folder / own.name).symlink_to(own.resolve())
     NotebookClient(
@@ -101,6 +109,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         if path.name in SHOWS and not data:
             folders = ", ".join(f"{name}/" for name in SHOWS[path.name])
             print(f"{path.name}: left alone; INTERP_COMPOSE_TEST_DATA has no {folders}")
+            continue
+        if path.name in RUNS and not (ROOT / MODELS / RUNS[path.name]).is_dir():
+            print(f"{path.name}: left alone; there is no {MODELS}/{RUNS[path.name]}")
             continue
         with tempfile.TemporaryDirectory() as folder:
             notebook = executed(path, Path(folder), data)

@@ -291,6 +291,9 @@ TABLES: dict[str, Callable[[], Table]] = {
         f"cap_{task}": partial(intervention_results.cap, f"cap_{task}")
         for task in intervention_results.FOIL_TASKS
     },
+    "compounds_by_answer": partial(
+        intervention_results.compounds_by_answer, ("mean", "last", "first", "shuffled")
+    ),
     "leaks": intervention_results.leaks,
     "leaks_agreement": partial(intervention_results.leaks_by_text, "leaks_agreement"),
     "shuffled_draws": intervention_results.shuffled_draws,

@@ -17,6 +17,7 @@ from docs.notebooks import NOTEBOOKS, PLOTLY, SHOWS, data_of, executed
 from interp_compose.plots.chart import Chart, Line, Panel
 from interp_compose.plots.interactive import draw
 from interp_compose.plots.theme import BLUE, Style
+from tests.marian_files import write, write_pieces
 
 MOST_BYTES = 1_000_000  # of outputs after a run
 MOST_COMMITTED = 500_000  # of the file in the repository
@@ -26,7 +27,12 @@ splits = [rows[:60] for rows in (task.train, task.validation, task.test)]
 task = type(task)(task.name, task.template, *splits, task.report)
 """
 SHORTER = {  # they compute for a minute and more; here the same calls do so for seconds
-    "01_cap_curves.ipynb": {"task.test[:200]": "task.test[:40]"},
+    "01_cap_curves.ipynb": {
+        "model.generate(texts, max_new_tokens=60)": '["um cão", "um gato"] * 4',
+        "in zip(texts, translations)": "in zip(texts[:8], translations)",
+        "range(7)": "range(4)",
+        "model.generate(list(phrases), max_new_tokens=40)": '["um cão"] * len(phrases)',
+    },
     "02_carma.ipynb": {
         LOADED: LOADED + FEWER,
         "max_steps=40": "max_steps=2",
@@ -106,7 +112,7 @@ def test_it_runs_and_stays_small(
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
     run = _shortened(path, tmp_path) if path.name in SHORTER else path
-    notebook = executed(run, tmp_path)
+    notebook = executed(run, tmp_path, models=_small_models(tmp_path / "models"))
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert all(cell.execution_count for cell in cells)
     outputs = [output for cell in cells for output in cell.outputs]
@@ -242,11 +248,34 @@ def test_a_notebook_is_left_alone_where_its_data_is_missing(
         )
 
 
+def test_a_notebook_is_left_alone_where_its_model_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(notebooks, "ROOT", tmp_path)
+    path = _named("01_cap_curves.ipynb")
+    before = path.read_bytes()
+    notebooks.main([path.stem])
+    assert path.read_bytes() == before
+    assert capsys.readouterr().out == (
+        "01_cap_curves.ipynb: left alone; there is no out/models/en-pt\n"
+    )
+
+
 def test_a_name_that_is_no_notebook_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         notebooks.main(["05_human_judgments"])
     assert ended.value.code == 2
     assert "no notebook '05_human_judgments'; expected one of 01_cap" in capsys.readouterr().err
+
+
+def _small_models(folder: Path) -> Path:
+    """Of random weights, under the names that notebooks use; pieces are single characters."""
+    pieces = ["</s>", "<unk>", "▁", *(chr(code) for code in range(33, 127)), *"çãé"]
+    for name in notebooks.RUNS.values():
+        (folder / name).mkdir(parents=True)
+        write_pieces(folder / name, pieces)
+        write(folder / name / "model.bin", n_pieces=len(pieces))
+    return folder
 
 
 def _shortened(path: Path, folder: Path) -> Path:

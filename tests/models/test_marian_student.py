@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from interp_compose.errors import (
     CapabilityError,
@@ -31,81 +29,9 @@ from interp_compose.studies.ablation.measure import ablation_curve
 from interp_compose.studies.audit.measure import audit
 from interp_compose.studies.cap.measure import cap_curve
 from interp_compose.types import Example
+from tests.marian_files import DECODER, ENCODER, HEADS, WIDTH, Matrix, write, write_pieces
 
-Matrix = NDArray[np.float64]
-WIDTH, HEADS, MLP, ENCODER, DECODER = 8, 2, 12, 3, 2
-PIECES = ["</s>", "<unk>", ",", "▁a", "▁un", "happy", "▁dog", "▁cat", "s", "▁um", "▁c", "ão"]
-SETTINGS = {
-    **{"type": "transformer", "transformer-decoder-autoreg": "rnn", "dec-cell": "ssru"},
-    **{"tied-embeddings-all": "true", "transformer-ffn-activation": "relu"},
-    **{"transformer-preprocess": '""', "transformer-postprocess": "dan"},
-    **{"enc-depth": ENCODER, "dec-depth": DECODER, "transformer-heads": HEADS},
-    **{"dim-emb": WIDTH, "transformer-dim-ffn": MLP},
-    "dim-vocabs": f"[{len(PIECES)}, {len(PIECES)}]",
-}
 SOURCE, TARGET = [3, 4, 5, 6, 0], [0, 9, 10, 11]
-
-
-def names() -> dict[str, tuple[int, ...]]:
-    """Every weight's shape by Marian's name."""
-    shapes: dict[str, tuple[int, ...]] = {
-        "Wemb": (len(PIECES), WIDTH),
-        "decoder_ff_logit_out_b": (1, len(PIECES)),
-    }
-    for stack, depth, attention in (("encoder", ENCODER, "self"), ("decoder", DECODER, "context")):
-        for layer in range(1, depth + 1):
-            block = f"{stack}_l{layer}"
-            for letter in "qkvo":
-                shapes[f"{block}_{attention}_W{letter}"] = (WIDTH, WIDTH)
-                shapes[f"{block}_{attention}_b{letter}"] = (1, WIDTH)
-            shapes[f"{block}_ffn_W1"], shapes[f"{block}_ffn_b1"] = (WIDTH, MLP), (1, MLP)
-            shapes[f"{block}_ffn_W2"], shapes[f"{block}_ffn_b2"] = (MLP, WIDTH), (1, WIDTH)
-            norms = [f"{attention}_Wo_ln", "ffn_ffn_ln"]
-            if stack == "decoder":
-                shapes[f"{block}_rnn_W"] = shapes[f"{block}_rnn_Wf"] = (WIDTH, WIDTH)
-                shapes[f"{block}_rnn_bf"] = (1, WIDTH)
-                norms.append("rnn_ffn_ln")
-            for norm in norms:
-                shapes[f"{block}_{norm}_scale"] = shapes[f"{block}_{norm}_bias"] = (1, WIDTH)
-    return shapes
-
-
-def write(file: Path, seed: int = 0, **settings: Any) -> dict[str, Matrix]:
-    """A file in the format's words, and the numbers that stand in it."""
-    rng = np.random.default_rng(seed)
-    tensors: list[tuple[str, int, tuple[int, ...], bytes]] = []
-    values: dict[str, Matrix] = {}
-    for name, shape in names().items():
-        weight = rng.normal(size=shape) + float(name.endswith("_ln_scale"))
-        if min(shape) == 1:
-            stored = weight.astype(np.float32)
-            values[name] = stored.astype(np.float64)
-            tensors.append((name, 0x404, shape, stored.tobytes()))
-            continue
-        scale = np.float32(127 / np.abs(weight).max())
-        integers = np.round(weight * scale).clip(-127, 127).astype(np.int8)
-        values[name] = (integers / scale).astype(np.float32).astype(np.float64)
-        ordered = integers if name == "Wemb" else np.ascontiguousarray(integers.T)
-        data = ordered.tobytes() + struct.pack("<f", scale) + bytes(252)
-        tensors.append((name, 0x4101, shape, data))
-        tensors.append((f"{name}_QuantMultA", 0x404, (1, 1), struct.pack("<f", 20.0) + bytes(252)))
-    yml = "".join(f"{key}: {value}\n" for key, value in {**SETTINGS, **settings}.items())
-    tensors.append(("special:model.yml", 0x101, (len(yml) + 1,), yml.encode() + b"\0"))
-    parts = [struct.pack("<QQ", 1, len(tensors))]
-    for name, kind, shape, data in tensors:
-        parts.append(struct.pack("<QQQQ", len(name) + 1, kind, len(shape), len(data)))
-    parts += [name.encode() + b"\0" for name, *_ in tensors]
-    parts += [struct.pack(f"<{len(shape)}i", *shape) for _, _, shape, _ in tensors]
-    parts.append(struct.pack("<Q", 24) + bytes(24))
-    file.write_bytes(b"".join(parts + [data for *_, data in tensors]))
-    return values
-
-
-def write_pieces(folder: Path) -> None:
-    backend = Tokenizer(models.Unigram([(p, -float(i)) for i, p in enumerate(PIECES)], 1, False))
-    backend.pre_tokenizer = pre_tokenizers.Metaspace()
-    backend.decoder = decoders.Metaspace()
-    backend.save(str(folder / "tokenizer.json"))
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import ttest_rel
 
 from interp_compose.errors import InputError, OptionError
 from interp_compose.studies.cap.result import CONTROLS, POOLINGS, CapCurve, compare_curves
@@ -221,7 +222,7 @@ def test_the_summary_tells_on_which_side_of_0_an_interval_ends(
     curve = make_curve()
     ends = {"difference": 0.007, "ci_low": 0.000043, "ci_high": 0.0138}
     close = curve.differences("mean", "last").assign(**ends)
-    monkeypatch.setattr(CapCurve, "differences", lambda *names: close)
+    monkeypatch.setattr(CapCurve, "differences", lambda *names, value: close)
     assert " +0.007 [+0.000043, +0.014] " in curve.summary()
 
 
@@ -249,6 +250,51 @@ def test_differences_pair_examples() -> None:
     for first, second in (("mean", "mean"), ("clean", "mean"), ("mean", "own")):
         with pytest.raises(OptionError, match="expected two of mean, max, sum, last, first, str"):
             curve.differences(first, second)
+
+
+@pytest.mark.parametrize("long", [True, False], ids=["several tokens", "nothing right"])
+def test_where_accuracy_says_little_differences_are_of_log_probabilities(long: bool) -> None:
+    clean = make_clean().assign(**({} if long else {"correct": False}))
+    outcomes = make_outcomes(clean).assign(**({} if long else {"correct": False}))
+    config = {**CONFIG, "answer_tokens": {"1": 2, "3": 5}} if long else CONFIG
+    curve = CapCurve.from_outcomes(outcomes, clean, config, n_layers=N_LAYERS)
+    value = {
+        (row["example"], row["layer"], row["pooling"]): row["target_logprob"]
+        for row in outcomes.to_dict("records")
+    }
+    for second in ("straddling", "clean"):
+        table = curve.differences("mean", second, value="target_logprob")
+        for row in table.to_dict("records"):
+            one = [value[e, row["layer"], "mean"] for e in range(N)]
+            two = [
+                value.get((e, row["layer"], second), clean["target_logprob"][e]) for e in range(N)
+            ]
+            changes = [a - b for a, b in zip(one, two, strict=True)]
+            half = 2.446912 * statistics.stdev(changes) / math.sqrt(N)  # t of 6 degrees of freedom
+            assert row["difference"] == pytest.approx(statistics.mean(changes))
+            assert row["ci_high"] - row["difference"] == pytest.approx(half, rel=1e-6)
+            assert row["difference"] - row["ci_low"] == pytest.approx(half, rel=1e-6)
+            assert row["p"] == pytest.approx(ttest_rel(one, two).pvalue)
+            higher = sum(change > 0 for change in changes), sum(change < 0 for change in changes)
+            assert (row["only_first"], row["only_second"]) == higher
+            assert (row["n"], row["p"] <= row["p_holm"] <= 1) == (N, True)
+    shown = curve.summary()
+    assert "mean − control, nats an answer, paired by example" in shown
+    assert "p of the paired t test, by Holm" in shown
+    assert "McNemar" not in shown + " ".join(curve.sentences())
+    least = curve.differences("mean", value="target_logprob")["difference"].min()
+    assert f"{least:.3f} [".replace("-", "−") in curve.sentences()[1]
+    assert {*curve.figures()} == {"cap_curve", "cap_logprob"}
+
+
+def test_one_example_has_no_paired_log_probabilities() -> None:
+    clean = make_clean()[:1].assign(correct=False)
+    outcomes = make_outcomes(clean).assign(correct=False)
+    curve = CapCurve.from_outcomes(outcomes, clean, CONFIG, n_layers=N_LAYERS)
+    assert "mean − control" not in curve.summary()
+    assert len(curve.sentences()) == 1
+    with pytest.raises(InputError, match="a paired difference needs 2 examples"):
+        curve.differences("mean", value="target_logprob")
 
 
 def test_differences_of_two_curves_pair_examples() -> None:

@@ -21,7 +21,7 @@ from interp_compose.errors import InputError, OptionError, warn
 from interp_compose.plots.chart import answers_note
 from interp_compose.stats.intervals import share_interval, wilson_interval
 from interp_compose.stats.paired_shares import paired_shares
-from interp_compose.stats.seeds import holm, mean_interval
+from interp_compose.stats.seeds import holm, mean_interval, paired_difference
 from interp_compose.studies.core.examples import (
     PREDICTIONS,
     TOKENS,
@@ -65,6 +65,8 @@ IN_WORDS: Final = {
     STRADDLING: "the same spans one token off",
     "shuffled": "units of the same sizes at random places",
 }
+EXACT: Final = "McNemar's exact test"
+PAIRED_T: Final = "the paired t test"
 ALONE: Final = "without a free unit of one token next to them"
 
 RANK: Final = "target_rank >= 1"  # 1 is the most likely token
@@ -85,6 +87,7 @@ CLEAN: Final = Table(
     rules=(RANK,),
 )
 
+Value = Literal["accuracy", "target_logprob"]
 AVERAGE: Final = "average"
 NOT_POOLED: Final = "clean"
 
@@ -214,7 +217,9 @@ class CapCurve(StudyResult):
             }
         )
 
-    def differences(self, first: str, second: str = NOT_POOLED) -> pd.DataFrame:
+    def differences(
+        self, first: str, second: str = NOT_POOLED, *, value: Value = "accuracy"
+    ) -> pd.DataFrame:
         """One pooling's accuracy minus another's on the same examples, a row per layer.
 
         Intervals of the two accuracies do not tell whether they differ, since both are of the same
@@ -228,23 +233,33 @@ class CapCurve(StudyResult):
         Args:
             first: a pooling that was run.
             second: another, or "clean", the clean model.
+            value: "target_logprob": the mean difference of the answer's log-probabilities (nats an
+                answer), with Student's t interval and the paired t test's p; only_first and
+                only_second count the examples in which one of them is the higher.
 
         Raises:
             OptionError: a pooling that was not run, or the same twice.
+            InputError: log-probabilities of a single example.
         """
-        right = self.outcomes.pivot(index="example", columns=["layer", "pooling"], values="correct")
+        column = "correct" if value == "accuracy" else value
+        values = self.outcomes.pivot(index="example", columns=["layer", "pooling"], values=column)
         known = [*dict.fromkeys(self.frame["pooling"]), NOT_POOLED]
         if first not in known[:-1] or second not in known or first == second:
             raise OptionError(
                 f"first={first!r}, second={second!r}: expected two of {', '.join(known)}; "
                 f"{NOT_POOLED!r} comes second"
             )
-        clean = self.clean.set_index("example")["correct"]
+        if value != "accuracy" and len(self.clean) == 1:
+            raise InputError(
+                f"value={value!r}: a paired difference needs 2 examples or more, and the curve has "
+                "1; read frame's target_logprob"
+            )
+        clean = self.clean.set_index("example")[column]
         rows: list[_Row] = []
         for layer, depth in self._depths.items():
-            other = clean if second == NOT_POOLED else right[layer, second]
+            other = clean if second == NOT_POOLED else values[layer, second]
             place = {"layer": layer, "depth": depth, "first": first, "second": second}
-            rows.append((place, right[layer, first], other[right.index]))
+            rows.append((place, values[layer, first], other[values.index]))
         return _paired(rows)
 
     def differences_from(self, other: CapCurve) -> pd.DataFrame:
@@ -306,7 +321,7 @@ class CapCurve(StudyResult):
         *,
         normalised_depth: bool = False,
         average: bool = False,
-        value: Literal["accuracy", "target_logprob"] = "accuracy",
+        value: Value = "accuracy",
     ) -> ChartFigure:
         """Accuracy against the layer at which tokens are pooled, one curve per pooling.
 
@@ -349,31 +364,40 @@ class CapCurve(StudyResult):
     def figures(self) -> dict[str, ChartFigure]:
         """Every figure of the study, by the name its files get."""
         figures = {"cap_curve": self.plot()}
-        if not self.clean["correct"].any():
+        if self._value == "target_logprob":
             figures["cap_logprob"] = self.plot(value="target_logprob")
         return figures
 
     def sentences(self) -> list[str]:
         """The clean accuracy, the layer that leaves least, and what other spans leave there."""
+        value = self._value
+        unit, test = ("", EXACT) if value == "accuracy" else (" nats an answer", PAIRED_T)
+        head = f"{self._head()[1].capitalize()}, the clean model; {INTERVALS}."
+        if unit and len(self.clean) == 1:
+            return [head]
         name, *others = dict.fromkeys(self.frame["pooling"])
-        worst = self.differences(name).nsmallest(1, "difference").iloc[0].to_dict()
+        worst = self.differences(name, value=value).nsmallest(1, "difference").iloc[0].to_dict()
         place = (self.frame["layer"] == worst["layer"]) & (self.frame["pooling"] == name)
-        accuracy = self.frame.loc[place, ["accuracy", "ci_low", "ci_high"]].iloc[0].tolist()
-        change = interval(*(worst[end] for end in ("difference", "ci_low", "ci_high")), sign=True)
+        if unit:
+            left = f"{self.frame.loc[place, value].item():.3f}{unit}"
+        else:
+            left = interval(*self.frame.loc[place, ["accuracy", "ci_low", "ci_high"]].iloc[0])
+        ends = ["difference", "ci_low", "ci_high"]
+        change = interval(*(worst[end] for end in ends), sign=True)
         sentences = [
-            f"{self._head()[1].capitalize()}, the clean model; {INTERVALS}.",
+            head,
             f"Pooling by {name} at layer {worst['layer']}, where least is left, leaves "
-            f"{interval(*accuracy)}: {change} against the clean model, paired by example.",
+            f"{left}: {change}{unit} against the clean model, paired by example.",
         ]
         for control, spans in IN_WORDS.items():
             if control not in others:
                 continue
-            rows = self.differences(name, control)
+            rows = self.differences(name, control, value=value)
             rows = rows[rows["layer"] == worst["layer"]]
-            change = interval(*rows[["difference", "ci_low", "ci_high"]].iloc[0], sign=True)
+            change = interval(*rows[ends].iloc[0], sign=True)
             sentences.append(
                 f"Beside the control {control}, {spans}, {name} is "
-                f"{change} (the interval is not corrected; McNemar's exact test, by Holm over "
+                f"{change}{unit} (the interval is not corrected; {test}, by Holm over "
                 f"layers: p {probability(rows['p_holm'].item())})."
             )
         return sentences
@@ -431,29 +455,37 @@ class CapCurve(StudyResult):
         pooled = with_controls_named("accuracy with units pooled", names, CONTROLS)
         table = crossed_table(self.frame, "pooling", "accuracy", ">10.3f")
         lines = [*self._head(), pooled, *table]
-        if not self.clean["correct"].any():
+        if self._value == "target_logprob":
             value = float(self.clean["target_logprob"].mean())
             lines += ["", f"mean log-probability of the answer (nats), clean {value:.3f}"]
             lines += crossed_table(self.frame, "pooling", "target_logprob", ">10.3f")
-        elif "mean" in names:
+        if "mean" in names and not (self._value == "target_logprob" and len(self.clean) == 1):
             lines += self._mean_less([name for name in CONTROLS if name in names])
         return self._told(lines)
+
+    @property
+    def _value(self) -> Value:
+        """What is compared: accuracy, unless the clean model gets nothing right, or it counts
+        answers of which every token of several has to be right."""
+        long = any(int(length) > 1 for length in self.config.get("answer_tokens", ()))
+        return "target_logprob" if long or not self.clean["correct"].any() else "accuracy"
 
     def _mean_less(self, controls: Sequence[str]) -> list[str]:
         """What ``mean`` gains on each control, in words and numbers."""
         if not controls:
             return []
         note = " shuffled: one draw of places, by the seed." if "shuffled" in controls else ""
+        unit, test = ("", EXACT) if self._value == "accuracy" else (", nats an answer", PAIRED_T)
         lines = [
             "",
-            f"mean − control, paired by example: {UNCORRECTED}; p of McNemar's exact test, by Holm "
+            f"mean − control{unit}, paired by example: {UNCORRECTED}; p of {test}, by Holm "
             f"over layers.{note}",
         ]
         for first in range(0, len(controls), 2):  # two in a table, which is wide enough
             table = self.frame.drop_duplicates("layer")[["layer", "depth"]].copy()
             columns: list[tuple[Any, ...]] = [*LAYER]
             for name in controls[first : first + 2]:
-                rows = self.differences("mean", name)
+                rows = self.differences("mean", name, value=self._value)
                 cells = rows[["difference", "ci_low", "ci_high"]].itertuples(index=False)
                 table[name] = [interval(*cell, sign=True) for cell in cells]
                 table[f"p {name}"] = [probability(p) for p in rows["p_holm"]]
@@ -535,15 +567,31 @@ def _logprobs(outcomes: pd.DataFrame, clean: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows).sort_values(["pooling", "layer"], key=OUTCOMES.place)
 
 
-_Row = tuple[Mapping[str, Any], "pd.Series[bool]", "pd.Series[bool]"]
+_Row = tuple[Mapping[str, Any], "pd.Series[Any]", "pd.Series[Any]"]
 
 
 def _paired(rows: Sequence[_Row]) -> pd.DataFrame:
-    """Two columns of right and wrong, paired by example, at each place; Holm over all of them."""
-    records = [
-        {**place, **asdict(paired_shares(first.to_numpy(bool), second.to_numpy(bool)))}
-        for place, first, second in rows
-    ]
+    """Two columns of right and wrong, or of log-probabilities, paired by example, at each place;
+    Holm over all of them."""
+    records = []
+    for place, one, other in rows:
+        first, second = one.to_numpy(), other.to_numpy()
+        if first.dtype == bool:
+            records.append({**place, **asdict(paired_shares(first, second))})
+            continue
+        change = paired_difference(first, second)
+        records.append(
+            {
+                **place,
+                "difference": change.difference,
+                "ci_low": change.ci_low,
+                "ci_high": change.ci_high,
+                "only_first": int((first > second).sum()),
+                "only_second": int((first < second).sum()),
+                "p": change.p,
+                "n": change.n,
+            }
+        )
     table = pd.DataFrame(records)
     n = table.pop("n")
     return table.assign(p_holm=holm(table["p"].tolist()), n=n)
