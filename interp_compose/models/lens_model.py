@@ -385,8 +385,9 @@ class LensModel(BaseModel):
                     if any(isinstance(getattr(one, name, None), Tensor) for one in block.children())
                 ]
             except (AttributeError, NotImplementedError, ValueError, RuntimeError) as missing:
+                why = "" if "object has no attribute" in str(missing) else f" ({missing})"
                 raise CapabilityError(
-                    f"{self.architecture} offers no stacked {name!r} ({missing}); read it from "
+                    f"{self.architecture} offers no stacked {name!r}{why}; read it from "
                     "model.state_dict() by its own name."
                 ) from missing
         lacking = [layer for layer in range(self.n_layers) if layer not in in_blocks]

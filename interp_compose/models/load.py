@@ -127,6 +127,11 @@ def load_model(
         )
         model.name = name
         return model
+    if isinstance(tokenizer, str | Path):
+        raise OptionError(
+            f"tokenizer={str(tokenizer)!r}: expected a tokenizer, not its name; pass "
+            f"transformers.AutoTokenizer.from_pretrained({str(tokenizer)!r})"
+        )
     if isinstance(source, str | Path):
         with LOADING_LOCK, told_once(), _no_bar() if source in SHIPPED else nullcontext():
             return _load_pretrained(

@@ -160,6 +160,8 @@ def test_a_curve_is_refused_before_its_first_batch(monkeypatch: pytest.MonkeyPat
     free(monkeypatch, 0)
     with pytest.raises(NotEnoughMemoryError, match=r"free \(cpu\): measure fewer layers"):
         cap_curve(model, EXAMPLES, batch_size=1, progress=False)
+    with pytest.raises(NotEnoughMemoryError, match=r"free \(cpu\): use shorter texts\."):
+        cap_curve(model, EXAMPLES, layers=[1], batch_size=1, progress=False)
     monkeypatch.undo()
     free(monkeypatch, needed - 1)  # half of the batch fits
     half = cap_curve(model, EXAMPLES, batch_size=3, progress=False)

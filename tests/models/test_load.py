@@ -155,6 +155,12 @@ def test_a_model_has_the_name_it_is_given(folder: Path) -> None:
             load_model(own, name=name)
 
 
+def test_a_tokenizers_name_is_no_tokenizer() -> None:
+    for source in ("mini-idm", load_model("mini-idm")):
+        with pytest.raises(OptionError, match="tokenizer='gpt2': expected a tokenizer, not its na"):
+            load_model(source, tokenizer="gpt2")
+
+
 def test_an_object_has_its_configs_name_as_long_as_its_weights_are_those(folder: Path) -> None:
     def read() -> Any:
         return AutoModelForCausalLM.from_pretrained(folder).eval()

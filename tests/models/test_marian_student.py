@@ -211,6 +211,11 @@ def test_interventions_act_and_leave_nothing(model: MarianStudentModel) -> None:
 
 
 @torch.no_grad()
+def test_stacked_weights_are_refused_in_words(model: MarianStudentModel) -> None:
+    with pytest.raises(CapabilityError, match=r"offers no stacked 'W_Q'; read it from model\.st"):
+        model.weight("W_Q")
+
+
 def test_the_recurrent_unit_reads_the_past_alone(model: MarianStudentModel) -> None:
     tokens, mask = joined(model, SOURCE, TARGET)
     other = tokens.clone()

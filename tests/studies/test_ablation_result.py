@@ -309,7 +309,14 @@ def test_summary_is_an_aligned_table() -> None:
     expected = curve.frame[curve.frame["layer"] == 2]["accuracy"]
     assert lines[5] == "    2" + "".join(f"{number:>16.3f}" for number in expected)
     assert lines[4 + len(LAYERS)].startswith("! 6 examples, fewer than 30")
-    assert len({len(line) for line in lines[2:-1]}) == 1
+    assert lines[-1] == (
+        "! 1 of 6 examples have no word before the last token: they count in the clean accuracy, "
+        "and in no layer's"
+    )
+    assert len({len(line) for line in lines[2:-2]}) == 1
+    spans = make_curve(config={**CONFIG, "unit": "span"}).summary()
+    assert "accuracy where a span is hidden in layers ℓ and above (one span at a time):" in spans
+    assert "! 1 of 6 examples have no span before the last token" in spans
 
 
 @pytest.mark.parametrize(
@@ -329,8 +336,8 @@ def test_a_long_name_widens_the_summary_and_many_are_cut() -> None:
     cells = make_cells(words)
     curve = make_curve(clean=make_clean(words), cells=cells, outcomes=make_outcomes(cells))
     lines = curve.summary().splitlines()
-    assert len({len(line) for line in lines[2:-2]}) == 1
-    assert lines[-2] == "and 3 more columns in curve.csv"
+    assert lines[-3] == "and 3 more columns in curve.csv"
+    assert len({len(line) for line in lines[2:-3]}) == 1
 
 
 def test_the_summary_of_heads_is_of_log_probabilities() -> None:

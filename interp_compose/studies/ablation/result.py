@@ -301,8 +301,9 @@ class AblationCurve(StudyResult):
         layers = REACH[self.config["reach"]].replace("ℓ", str(layer))
         if what != "words":
             return f"{PARTS[what]} in {layers}"
-        word = "a word" if group == ALL_WORDS else f"a word of the kind “{group}”"
-        return f"{word} is hidden in {layers} (one word at a time)"
+        unit = self.config.get("unit") or "word"
+        hidden = f"a {unit}" if group == ALL_WORDS else f"a {unit} of the kind “{group}”"
+        return f"{hidden} is hidden in {layers} (one {unit} at a time)"
 
     def _examples(self) -> Examples:
         framed = "Framed words are those knocked out, one at a time. "
@@ -327,8 +328,17 @@ class AblationCurve(StudyResult):
 
     @property
     def notes(self) -> list[str]:
-        """What filters left, few examples, or a clean model that gets nothing right."""
-        return super().notes + cautions(len(self.clean), floor_of(self.clean))
+        """What filters left, examples with nothing to knock out, few examples, or a clean model
+        that gets nothing right."""
+        notes = super().notes + cautions(len(self.clean), floor_of(self.clean))
+        n, n_hidden = len(self.clean), self.outcomes["example"].nunique()
+        if self.config.get("what") == "words" and n_hidden < n:
+            unit = self.config.get("unit") or "word"
+            notes.append(
+                f"{n - n_hidden} of {counted(n, 'examples')} have no {unit} before the last token: "
+                "they count in the clean accuracy, and in no layer's"
+            )
+        return notes
 
     def _sure(self) -> pd.DataFrame:
         """Layers × groups: whether the interval of the change of log-probability excludes 0."""

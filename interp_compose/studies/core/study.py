@@ -81,12 +81,13 @@ def measured(
         left = [each for each, rows in zip(prepared.batches, kept, strict=True) if rows is None]
         if left:
             largest = max(left, key=prepared.least_bytes)
-            smaller = "set a smaller batch_size, " if len(largest) > 1 else ""
+            remedies = ["set a smaller batch_size"] * (len(largest) > 1)
+            remedies += ["measure fewer layers at a time"] * (len(prepared.config["layers"]) > 1)
             check_available(
                 prepared.least_bytes(largest),
                 prepared.model.device,
                 f"{title}: a batch of {len(largest)}",
-                f"{smaller}measure fewer layers at a time, or use shorter texts",
+                ", or ".join([", ".join(remedies)] * bool(remedies) + ["use shorter texts"]),
             )
         frames = []
         batches = tqdm(prepared.batches, title, unit="batch", disable=not progress)
