@@ -50,15 +50,20 @@ def shuffled_draws() -> Table:
     return table(frame("shuffled_draws", "table"), columns)
 
 
-def cap(name: str) -> Table:
-    """Accuracy by layer and pooling, and ``mean`` minus each control, paired by example."""
+def cap(name: str, layers: Sequence[int] | None = None) -> Table:
+    """Accuracy by layer and pooling, and ``mean`` minus each control, paired by example; at some
+    ``layers`` of those measured, p corrected over all."""
     layer = {"layer": "{layer}"}
-    curve = pivot(frame(name, "curve"), layer, ["pooling"], {"`{pooling}`": "{accuracy:.3f}"})
+    curve, controls = (
+        rows if layers is None else rows[rows["layer"].isin(layers)]
+        for rows in (frame(name, "curve"), frame(name, "controls"))
+    )
+    shares = pivot(curve, layer, ["pooling"], {"`{pooling}`": "{accuracy:.3f}"})
     change = "{difference:+.3f} [{ci_low:+.3f}, {ci_high:+.3f}], p "
     less: Columns = {
         "`mean` − `{against}`": lambda row: cell(change, row) + probability(row["p_holm"])
     }
-    return beside(curve, pivot(frame(name, "controls"), layer, ["against"], less))
+    return beside(shares, pivot(controls, layer, ["against"], less))
 
 
 def translators(name: str) -> Table:

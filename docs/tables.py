@@ -261,14 +261,17 @@ def of_codes() -> dict[str, Callable[[], str]]:
     }
 
 
+LAYERS_OF_30: Final = (0, 3, 6, 9, 12, 14, 16, 18, 20, 22, 24, 25, 26, 27, 29)
+"""Of SmolLM2, of whose curves every layer is drawn."""
+
 TABLES: dict[str, Callable[[], Table]] = {
     "paper_models": paper_models,
     "carma_settings": carma_settings,
     "prompts": prompts,
     "paper_runs": paper_runs,
     "audits_without_row": audits.without_row,
-    "cap_agreement": partial(intervention_results.cap, "cap_agreement"),
-    "cap_materials": partial(intervention_results.cap, "cap_materials"),
+    "cap_agreement": partial(intervention_results.cap, "cap_agreement", LAYERS_OF_30),
+    "cap_materials": partial(intervention_results.cap, "cap_materials", LAYERS_OF_30),
     "translators_en_pt": partial(intervention_results.translators, "translators_en_pt"),
     "translators_pt_en": partial(intervention_results.translators, "translators_pt_en"),
     "translators_by_kind": partial(
