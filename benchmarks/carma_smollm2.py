@@ -34,8 +34,9 @@ def measured(
     carma: dict[str, Any],
     training: dict[str, Any],
     layers: list[int],
+    workers: int,
 ) -> dict[str, Any]:
-    """Every run that is not there yet, and the comparison of all."""
+    """Every run that is not there yet, so many at a time on a thread each, and the comparison."""
     lens = ic.load_model(model)
     weights = {key: tuple(one) if isinstance(one, list) else one for key, one in carma.items()}
     comparison = ic.carma.compare(
@@ -47,6 +48,8 @@ def measured(
         synonyms=glove(),
         layers=layers,
         folder=folder,
+        where="workers",
+        workers=workers,
     )
     print(comparison.summary())
     return {
