@@ -6,20 +6,27 @@ decides a comparison.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf, isnan
 from statistics import fmean
 from typing import Any, Final
 
+from scipy.optimize import brentq
+from scipy.stats import nct, t as t_distribution, ttest_ind
+
 from docs import measured
 from docs.phase_results import share
+from interp_compose.stats.seeds import holm, paired_difference
 
 REPRODUCED: Final = "reproduced"
 NOT: Final = "not reproduced"
 UNDECIDED: Final = "undecided"
 UNTESTED: Final = "untested"
 VERDICTS: Final = (REPRODUCED, NOT, UNDECIDED, UNTESTED)
+LEVEL: Final = 0.05
+POWER: Final = 0.8
+MOST_SEEDS: Final = 200
 STALE: Final = "to be judged again"
 BREAK: Final = "<br>"
 """Ends a line inside a cell."""
@@ -33,9 +40,16 @@ RULES: Final = """\
    reproduced where one of them is not.
 2. **Intervals** of 95 %: undecided where they overlap, or where one holds the value of no effect.
    A row that gives both intervals and a count of layers is decided by the intervals.
-3. **Ranges from smallest to largest** seed or cell (complexity control, LRF and CAT; two to five
-   seeds): that one is larger is reproduced where the ranges do not overlap, not reproduced where
-   they do not overlap the other way round, else undecided. One seed decides nothing.
+3. **Values by seed** (complexity control and LRF): a t test of the two sides, paired where both
+   have the same seeds, Welch's where they have not, and of the one side where the other is a bound;
+   p by Holm over all comparisons of the row. That one side is larger is reproduced where p < 0.05,
+   not reproduced where it is the other way round with p < 0.05, else undecided. One seed decides
+   nothing. Where a file has **ranges** alone, from the smallest to the largest of two to five
+   seeds or cells (phase diagrams, fitting speed in pre-LN, CAT), sides differ where these do not
+   overlap. An undecided row says which differences a test without a correction would find in 80 %
+   of cases, and how many seeds it takes to find one as large as that found.
+   Comparisons of which both sides are at the **floor** (2 % or less) or at the **ceiling** (98 % or
+   more), and runs that did not fit their training data, take no part; the row names them.
 4. **Counts** of cells, layers or models: reproduced where all are as claimed, not reproduced where
    none is, else undecided; where a row names a bound, that decides. **Orders** are as claimed or
    they are not.
@@ -51,6 +65,8 @@ RULES: Final = """\
 Cell = tuple[str, str]
 """What was measured, and the verdict."""
 Row = Mapping[str, Any]
+RUN: Final = ("model", "init_rate", "weight_decay", "size", "seed")
+"""What tells a run from others."""
 SHOWN: Final = {
     "share": ("{mean:share} ({low:share} to {high:share})", "{mean:share}"),
     "shares": ("{low:share} to {high:share}",) * 2,
@@ -79,7 +95,8 @@ class Number(float):
 class Side:
     """One side of a comparison: mean, smallest and largest, or an interval and its middle.
 
-    ``values`` are those of single rows (seeds, cells, runs), where the file has them.
+    ``values`` are those of single rows (cells, runs) or seeds, where the file has them, and
+    ``by_seed`` those of seeds, of two or more. A bound has one value and no rows.
     """
 
     rows: tuple[Row, ...]
@@ -87,6 +104,7 @@ class Side:
     mean: float
     low: float
     high: float
+    by_seed: Mapping[int, float] = field(default_factory=dict)
 
     def __getitem__(self, column: str) -> Any:
         """Of the one row, what a column holds."""
@@ -134,13 +152,25 @@ def _meets(value: Any, condition: Any) -> bool:
 
 def read_side(query: Mapping[str, Any]) -> Side:
     """What a query reads: the ``value`` of each row (``less`` another column, as a share ``of``
-    another), or, if ``value`` names three columns, those of one row: mean and ends."""
+    another; ``pooled``, as a share over all rows of a seed; ``fitted``, of those runs alone), or,
+    if ``value`` names three columns, those of one row: mean and ends."""
     rows = tuple(rows_of(query["file"], query["table"], query["rows"]))
+    if "fitted" in query:
+        runs = rows_of(query["file"], **query["fitted"])
+        rows = tuple(row for row in rows if any(_same_run(row, run) for run in runs))
     columns = query.get("value", "")
     if isinstance(columns, list):
         (row,) = rows
         return side_of(row, *columns)
-    return spread(
+    if query.get("pooled"):
+        pooled: dict[int, list[float]] = {}
+        for row in rows:
+            sums = pooled.setdefault(row["seed"], [0, 0])
+            sums[0] += row[columns]
+            sums[1] += row[query["of"]]
+        shares = {seed: right / n for seed, (right, n) in pooled.items()}
+        return with_seeds(spread(shares.values(), rows), shares)
+    side = spread(
         (
             (row[columns] - (row[query["less"]] if "less" in query else 0))
             / (row[query["of"]] if "of" in query else 1)
@@ -148,6 +178,19 @@ def read_side(query: Mapping[str, Any]) -> Side:
         ),
         rows,
     )
+    seeds = [row.get("seed") for row in rows]
+    if not columns or None in seeds or len({*seeds}) < len(seeds):
+        return side
+    return with_seeds(side, dict(zip(seeds, side.values, strict=True)))
+
+
+def _same_run(row: Row, run: Row) -> bool:
+    return all(row[key] == run[key] for key in RUN if key in row and key in run)
+
+
+def with_seeds(side: Side, values: Mapping[int, float]) -> Side:
+    """The side of values by seed, if there are two or more."""
+    return replace(side, by_seed=values) if len(values) > 1 else side
 
 
 def side_of(row: Row, *columns: str) -> Side:
@@ -169,11 +212,83 @@ def exactly(value: float) -> Side:
 
 
 def compared(smaller: Side, larger: Side) -> str:
-    """Rules 2 and 3: the second side lies above the first; one seed decides nothing."""
-    for side in (smaller, larger):
-        if len({row["seed"] for row in side.rows if "seed" in row}) == 1:
-            return UNDECIDED
-    return by_ranges((smaller.low, smaller.high), (larger.low, larger.high))
+    """Rules 2 and 3: the second side lies above the first, and nothing else is compared."""
+    return decided([(smaller, larger)])[0]
+
+
+def decided(pairs: Sequence[tuple[Side, Side]]) -> list[str]:
+    """Rules 2 and 3, of a row's pairs: the second of each lies above the first."""
+    tests = [t_test(*pair) for pair in pairs]
+    p_values = [one.p for one in tests if one is not None]
+    corrected = iter(holm(p_values) if p_values else ())
+    verdicts = []
+    for (smaller, larger), test in zip(pairs, tests, strict=True):
+        if test is not None:
+            sign = REPRODUCED if test.difference > 0 else NOT
+            verdicts.append(sign if next(corrected) < LEVEL else UNDECIDED)
+        elif any(
+            len({row.get("seed") for row in side.rows} - {None}) == 1 for side in (smaller, larger)
+        ):
+            verdicts.append(UNDECIDED)  # one seed decides nothing
+        else:
+            ends = (smaller.low, smaller.high), (larger.low, larger.high)
+            verdicts.append(by_ranges(*ends))
+    return verdicts
+
+
+def _of_one_seed(side: Side) -> bool:
+    return len({row.get("seed") for row in side.rows} - {None}) == 1
+
+
+@dataclass(frozen=True)
+class TTest:
+    """A t test: the second side's mean less the first's, and p, two-sided; of a paired one, its
+    pairs and the standard deviation of their differences."""
+
+    difference: float
+    p: float
+    n: int = 0
+    sd: float = 0.0
+
+
+def t_test(smaller: Side, larger: Side) -> TTest | None:
+    """Rule 3's test, where both sides have values by seed, or one has and the other is a bound."""
+    one, two = smaller.by_seed, larger.by_seed
+    bounds = [side.values[0] for side in (smaller, larger) if not side.rows and side.values]
+    if one and two:
+        both = [seed for seed in one if seed in two]
+        if len(both) < min(len(one), len(two)):
+            welch = ttest_ind([*two.values()], [*one.values()], equal_var=False)
+            return TTest(fmean(two.values()) - fmean(one.values()), float(welch.pvalue))
+        first, second = [two[seed] for seed in both], [one[seed] for seed in both]
+    elif two and bounds:
+        first, second = [*two.values()], bounds * len(two)
+    elif one and bounds:
+        first, second = bounds * len(one), [*one.values()]
+    else:
+        return None
+    paired = paired_difference(first, second)
+    return TTest(paired.difference, paired.p, paired.n, paired.standard_error * paired.n**0.5)
+
+
+def seen(test: TTest) -> float:
+    """The least difference that such a test, at p < 0.05, finds in 80 % of cases."""
+    return float(brentq(lambda effect: power(effect, test.n) - POWER, 1e-9, 1e3)) * test.sd
+
+
+def seeds_needed(test: TTest) -> int | None:
+    """How many seeds find a difference as large as the one found in 80 % of cases; None if more
+    than :data:`MOST_SEEDS`."""
+    effect = abs(test.difference) / test.sd
+    return next((n for n in range(2, MOST_SEEDS + 1) if power(effect, n) >= POWER), None)
+
+
+def power(effect: float, n: int) -> float:
+    """Of a paired t test of ``n`` pairs, two-sided at 5 %, where the mean difference is so many of
+    its standard deviations: of the noncentral t distribution with n - 1 degrees of freedom."""
+    bound = t_distribution.ppf(1 - LEVEL / 2, n - 1)
+    beyond = nct.sf([bound, -bound], n - 1, effect * n**0.5)
+    return float(beyond[0] + 1 - beyond[1])
 
 
 def judged(verdict: str, holds: bool) -> str:
@@ -183,7 +298,7 @@ def judged(verdict: str, holds: bool) -> str:
 
 def sure(row: Row) -> bool:
     """A difference beyond chance after the correction; one seed decides nothing."""
-    return row["p_holm"] is not None and row["p_holm"] < 0.05
+    return row["p_holm"] is not None and row["p_holm"] < LEVEL
 
 
 def by_tests(rows: Iterable[Row]) -> str:

@@ -7,9 +7,12 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Callable
+from statistics import stdev
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy.stats import ttest_1samp, ttest_ind, ttest_rel
 
 from docs import measured, panel_page, tables, task_results, verdict_page
 from docs.claims.evaluate import Claims
@@ -23,10 +26,21 @@ from docs.verdicts import (
     UNDECIDED,
     UNTESTED,
     VERDICTS,
+    Side,
+    TTest,
     agreed,
     by_ranges,
     by_tests,
+    compared,
+    decided,
+    exactly,
     judged,
+    power,
+    seeds_needed,
+    seen,
+    spread,
+    t_test,
+    with_seeds,
 )
 from interp_compose import shipped
 
@@ -106,6 +120,50 @@ def test_the_rules() -> None:
     assert judged(NOT, False) == STALE
 
 
+def of_seeds(*values: float, first: int = 0) -> Side:
+    rows = [{"seed": first + i, "x": value} for i, value in enumerate(values)]
+    return with_seeds(spread(values, tuple(rows)), {row["seed"]: row["x"] for row in rows})
+
+
+def test_values_by_seed_are_compared_by_t_tests() -> None:
+    """Paired, against a bound, and of other seeds; by Holm over all that are compared together."""
+    low, high = [0.1, 0.2, 0.35, 0.3], [0.3, 0.38, 0.6, 0.5]
+    paired = t_test(of_seeds(*low), of_seeds(*high))
+    assert paired is not None
+    assert paired.p == pytest.approx(ttest_rel(high, low).pvalue)
+    assert paired.difference == pytest.approx(sum(high) / 4 - sum(low) / 4)
+    changes = [b - a for a, b in zip(low, high, strict=True)]
+    assert paired.sd == pytest.approx(stdev(changes))
+    above = t_test(exactly(0.3), of_seeds(*high))
+    assert above is not None
+    assert above.p == pytest.approx(ttest_1samp(high, 0.3).pvalue)
+    other = t_test(of_seeds(*low), of_seeds(*high, first=2))
+    assert other is not None
+    assert other.p == pytest.approx(ttest_ind(high, low, equal_var=False).pvalue)
+    assert t_test(of_seeds(0.1), of_seeds(0.5)) is None
+    assert compared(of_seeds(*low), of_seeds(*high)) == REPRODUCED
+    assert compared(of_seeds(*high), of_seeds(*low)) == NOT
+    assert compared(of_seeds(0.1), of_seeds(0.5)) == UNDECIDED  # one seed decides nothing
+    near = (of_seeds(0.1, 0.3, 0.2, 0.4), of_seeds(0.25, 0.35, 0.4, 0.47))  # p .044
+    assert decided([near]) == [REPRODUCED]
+    assert decided([near, near]) == [UNDECIDED] * 2
+    assert decided([near, (spread([1, 2]), spread([3, 4]))]) == [REPRODUCED] * 2  # ranges: no test
+
+
+def test_power_is_that_of_drawn_samples() -> None:
+    generator = np.random.default_rng(0)
+    for n, effect in ((3, 1.5), (5, 1.0), (10, 0.6)):
+        drawn = generator.normal(effect, 1, (20_000, n))
+        share = float((ttest_1samp(drawn, 0, axis=1).pvalue < 0.05).mean())
+        assert power(effect, n) == pytest.approx(share, abs=0.012)
+    test = TTest(difference=0.5, p=0.1, n=5, sd=1.0)
+    assert power(seen(test), 5) == pytest.approx(0.8, abs=1e-6)
+    n = seeds_needed(test)
+    assert n is not None
+    assert power(0.5, n - 1) < 0.8 <= power(0.5, n)
+    assert seeds_needed(TTest(difference=0.01, p=0.9, n=5, sd=1.0)) is None
+
+
 def verdict_of(claims: Claims, words: str) -> str:
     (one,) = (one for one in claims if one.words.startswith(words))
     return one.find()[1]
@@ -137,11 +195,17 @@ def later_with_wrong_data(rate: float) -> Change:
     """Epochs of that start rise with each wrong group."""
 
     def change(found: dict[str, Any]) -> None:
-        for cell in found["cells"]:
-            if cell["init_rate"] == rate:
-                cell.update(loss_low=float(cell["violations"]), loss_high=cell["violations"] + 0.5)
+        for run in found["runs"]:
+            if run["init_rate"] == rate:
+                run["loss_epochs"] = 10 + run["violations"] + 0.1 * (run["seed"] % 5)
 
     return change
+
+
+def as_fast_with_wrong_data(found: dict[str, Any]) -> None:
+    """The ends of every cell."""
+    for cell in found["cells"]:
+        cell.update(loss_low=20.0, loss_high=25.0)
 
 
 def later_pairs(found: dict[str, Any]) -> None:
@@ -154,6 +218,13 @@ def later_pairs(found: dict[str, Any]) -> None:
 def slower_steps(found: dict[str, Any]) -> None:
     """A step of CARMA in the range that the paper gives."""
     found["overhead"]["paper's layers (1-3)"]["range"] = [1.4, 1.5]
+
+
+def roles_at_the_bottom(found: dict[str, Any]) -> None:
+    """Told from layer 1 always, from layer 2 half of the time."""
+    for probe in found["probes"]:
+        if probe["layer"]:
+            probe.update(accuracy=1 / probe["layer"], control=0)
 
 
 IDM, SST = "carma_mini_base_mini_idm", "carma_mini_base_mini_sst"
@@ -208,7 +279,7 @@ IN_COMPLEXITY: list[tuple[str, str, Change, str]] = [
         where("circuits", "mode", "exclude", pair_silhouette_min=0.0, pair_silhouette_max=0.05),
         NOT,
     ),
-    ("At a small one", SPEED_POST, later_with_wrong_data(0.8), REPRODUCED),
+    ("At a small one", SPEED, as_fast_with_wrong_data, UNDECIDED),
     ("In the post-LN model wrong data", SPEED_POST, later_with_wrong_data(0.5), NOT),
     ("With (a, b)", SPEED_POST, later_pairs, STALE),
     ("… and so does a large", PHASES, where("cells", "weight_decay", 1.0, ood=0.45), UNDECIDED),
@@ -336,7 +407,7 @@ CHANGED = (
         (
             LRF,
             "The bottom layers",
-            where("probes", "layer", 1, accuracy=1),
+            roles_at_the_bottom,
             REPRODUCED,
         ),
         (LRF, "Each layer accesses", each("cuts", n_right=0), REPRODUCED),
@@ -372,7 +443,16 @@ def test_training_sets_that_were_measured_later_stand_by_their_size(monkeypatch:
                 if setting == small:
                     apart = {"difference": share / 2, "ci_low": 0.0, "ci_high": 1.0, "p_holm": 0.5}
                     differences.append(place | apart)
-    found = {"summary": summary, "differences": differences}
+    accuracy = [
+        {
+            **{"size": size, "seed": seed, "split": "test", "n": 1000},
+            **{"init_rate": rate, "weight_decay": decay, "n_right": n_right + seed},
+        }
+        for size in (90, 50)
+        for seed in range(3)
+        for rate, decay, n_right in ((0.5, 0.01, 100), (0.7, 0.1, 150 + seed))
+    ]
+    found = {"summary": summary, "differences": differences, "accuracy": accuracy}
     monkeypatch.setattr(measured, "read", lambda name: found)
     rows = task_results.by_size("")[1]
     assert [row[:4] for row in rows] == [

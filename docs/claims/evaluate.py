@@ -6,8 +6,8 @@ What a claim states:
   its lines); a ``name``, if a text gives its ``{number[name]}``; and ``untested``, the claims that
   follow it in the paper and ``why`` nothing tests them.
 - ``query``: the ``table`` of a run's file (``run``; the first of ``runs`` if none is stated), the
-  conditions ``rows`` on its rows, and the columns ``value`` (also ``less`` and ``of``; see
-  :func:`docs.verdicts.read_side`).
+  conditions ``rows`` on its rows, and the columns ``value`` (also ``less``, ``of``, ``pooled`` and
+  ``fitted``; see :func:`docs.verdicts.read_side`).
 - ``sides``: what is compared, by name: more conditions, and what else of the query differs.
 - The cell: ``head``, then the ``text`` of each line after its ``label``, then ``foot``; ``between``
   two lines is a line break if nothing is stated. Texts show sides as ``{name:form}``, in a form of
@@ -19,7 +19,8 @@ What a claim states:
 
 What decides, one of:
 
-- ``rises``: sides (or numbers) from the smallest claimed to the largest.
+- ``rises``: sides (or numbers) from the smallest claimed to the largest; those at the same one of
+  two ``bounds`` are left out.
 - ``tests``: sides whose differences are tested together against 0.
 - ``count``: all values of a ``side`` are at ``least`` a bound or ``below`` it; or ``more`` than a
   share of them are.
@@ -34,16 +35,17 @@ was ``judged`` by hand has a condition on the numbers under which it ``holds``.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
-from itertools import pairwise, product
+from itertools import islice, pairwise, product
 from pathlib import Path
 from typing import Any, Final
 
 from docs.claims.runs import RUNS
 from docs.verdicts import (
     BREAK,
+    MOST_SEEDS,
     UNDECIDED,
     UNTESTED,
     Cell,
@@ -51,17 +53,20 @@ from docs.verdicts import (
     agreed,
     by_count,
     by_tests,
-    compared,
+    decided,
     exactly,
     judged,
     of_parts,
     read_side,
     rows_of,
+    seeds_needed,
+    seen,
+    t_test,
 )
 from interp_compose.settings import read_toml
 
 FOLDER: Final = Path(__file__).parent
-QUERY: Final = ("run", "table", "value", "less", "of")
+QUERY: Final = ("run", "table", "value", "less", "of", "pooled", "fitted")
 Query = dict[str, Any]
 
 
@@ -72,6 +77,8 @@ class Line:
     stated: Query
     sides: Mapping[str, Side]
     names: Mapping[str, Any]
+    decided: list[str] = field(default_factory=list)
+    """The verdict of each of :meth:`pairs`, once all of the claim are compared."""
 
     def show(self, key: str, **names: Any) -> str:
         """A text with what it names filled in."""
@@ -82,6 +89,8 @@ class Line:
         """What the cell says of it."""
         n, total = self.counted() if "count" in self.stated else (0, 0)
         text = self.show("text", **{"n": n, "total": total, **self.names})
+        if bound := self.at_bound([*self.sides.values()]):
+            text += f" (at the {bound}: not judged)"
         return ": ".join(filter(None, (self.show("label"), text)))
 
     def verdicts(self) -> list[str]:
@@ -93,8 +102,23 @@ class Line:
         if "tests" in self.stated:
             groups = ([self.sides[name] for name in group] for group in self.stated["tests"])
             return [by_tests(row for side in group for row in side.rows) for group in groups]
+        return self.decided
+
+    def pairs(self) -> list[tuple[Side, Side]]:
+        """What is compared, the side that is claimed to be the larger last."""
+        if {"count", "tests"} & self.stated.keys() or "verdict" in self.names:
+            return []
         chains = (map(self.side, chain) for chain in self.stated.get("rises", []))
-        return [compared(*pair) for chain in chains for pair in pairwise(chain)]
+        pairs = (pair for chain in chains for pair in pairwise(chain))
+        return [pair for pair in pairs if not self.at_bound(pair)]
+
+    def at_bound(self, pair: Sequence[Side]) -> str:
+        """``"floor"`` or ``"ceiling"``: where both sides are, by the ``bounds`` that are stated."""
+        if "bounds" not in self.stated:
+            return ""
+        floor, ceiling = self.stated["bounds"]
+        means = [side.mean for side in pair]
+        return "floor" if max(means) <= floor else "ceiling" if min(means) >= ceiling else ""
 
     def side(self, name: str | float) -> Side:
         """The side of that name, or a number."""
@@ -123,7 +147,33 @@ class Claim:
         if "why" in self.stated:
             return self.stated["why"], UNTESTED
         lines = list(self.lines())
-        return self._text(lines), self._verdict(lines)
+        verdicts = iter(decided([pair for line in lines for pair in line.pairs()]))
+        for line in lines:
+            line.decided.extend(islice(verdicts, len(line.pairs())))
+        verdict = self._verdict(lines)
+        text = self._text(lines)
+        return (BREAK.join([text, *self._power(lines)]) if verdict == UNDECIDED else text), verdict
+
+    def _power(self, lines: list[Line]) -> list[str]:
+        """What the undecided comparisons would have found, and what it takes to decide them."""
+        undecided = [
+            test
+            for line in lines
+            for pair, verdict in zip(line.pairs(), line.decided, strict=True)
+            if verdict == UNDECIDED and (test := t_test(*pair)) and test.sd
+        ]
+        if not undecided:
+            return []
+        found = [seen(test) for test in undecided]
+        ends = " to ".join(dict.fromkeys(_short(end) for end in (min(found), max(found))))
+        needed = [seeds_needed(test) for test in undecided]
+        counts = sorted(n for n in needed if n is not None)
+        many = f"more than {MOST_SEEDS}" if None in needed else ""
+        seeds = " to ".join(dict.fromkeys([*map(str, counts[:1]), many or str(counts[-1])]))
+        return [
+            f"of what is undecided, differences of {ends} would be found in 80 % of cases; those "
+            f"found here take {seeds} seeds"
+        ]
 
     def lines(self) -> Iterator[Line]:
         """The lines of the cell, with their sides read."""
@@ -137,12 +187,12 @@ class Claim:
                     yield Line(stated, sides, names)
 
     def _text(self, lines: list[Line]) -> str:
-        """The cell, where ``{overlap}`` names the lines whose ranges overlap."""
-        overlaps = [line.show("label") for line in lines if UNDECIDED in line.verdicts()]
-        overlap = f" (ranges overlap at {' and '.join(overlaps)})" if overlaps else ""
+        """The cell, where ``{undecided}`` names the lines that are."""
+        open_lines = [line.show("label") for line in lines if UNDECIDED in line.verdicts()]
+        undecided = f" (undecided at {' and '.join(open_lines)})" if open_lines else ""
         blocks: dict[str, list[str]] = {}
         for line in lines:
-            blocks.setdefault(line.show("head", overlap=overlap), []).append(line.text())
+            blocks.setdefault(line.show("head", undecided=undecided), []).append(line.text())
         between = self.stated.get("between", BREAK)
         after = BREAK if between == BREAK else " "
         texts = [f"{head}{after * bool(head)}{between.join(each)}" for head, each in blocks.items()]
@@ -158,6 +208,8 @@ class Claim:
         for line in lines:
             parts.setdefault(line.show("part"), []).extend(line.verdicts())
         each = [agreed(verdicts) for verdicts in parts.values() if verdicts]
+        if not each:  # all at a floor or a ceiling
+            return UNDECIDED
         return of_parts(each) if len(parts) > 1 else each[0]
 
 
@@ -196,6 +248,10 @@ class Claims(list[Claim]):
     def counts(self) -> Counter[str]:
         """How many have which verdict."""
         return Counter(claim.find()[1].removesuffix(" †") for claim in self)
+
+
+def _short(number: float) -> str:
+    return f"{number:.0f}" if number >= 10 else f"{number:.2g}"
 
 
 def _special(name: str, *arguments: Any) -> Any:
