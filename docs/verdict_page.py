@@ -50,9 +50,22 @@ opposite was found, or no effect. Whether a claim holds in the papers' models is
 """
 
 
+RELY: Final = """\
+## What can be relied on?
+
+At the scale above, and by the rules below."""
+
+
+def _relied_on(paper: Claims) -> str:
+    """A list of sentences, of a paper."""
+    sentences = paper.rely() or ["Nothing that was tested here is decided."]
+    return "\n".join([f"**{paper.name}**", "", *(f"- {sentence}" for sentence in sentences)])
+
+
 def page(table: Callable[[Sequence[str], Iterable[Sequence[str]]], str]) -> str:
     """The page's text; ``table`` writes Markdown."""
-    parts = [INTRODUCTION, table(*counts()), f"## How a verdict comes about\n\n{RULES}"]
+    parts = [INTRODUCTION, RELY, *(_relied_on(paper) for paper in PAPERS), table(*counts())]
+    parts.append(f"## How a verdict comes about\n\n{RULES}")
     for paper in PAPERS:
         parts += [f"## {paper.name}\n\n{paper.about}", table(*paper.table())]
         if paper.name == "CARMA":

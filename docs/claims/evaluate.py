@@ -9,6 +9,7 @@ What a claim states:
   conditions ``rows`` on its rows, and the columns ``value`` (also ``less``, ``of``, ``pooled`` and
   ``fitted``; see :func:`docs.verdicts.read_side`).
 - ``sides``: what is compared, by name: more conditions, and what else of the query differs.
+- ``rely``: what the page ``says`` of it at its top, ``when`` its verdict is this.
 - The cell: ``head``, then the ``text`` of each line after its ``label``, then ``foot``; ``between``
   two lines is a line break if nothing is stated. Texts show sides as ``{name:form}``, in a form of
   :data:`docs.verdicts.SHOWN` or of Python, and whatever a line states.
@@ -244,6 +245,22 @@ class Claims(list[Claim]):
             runs = ", ".join(f"[{run}](#run-{run})" for run in claim.runs)
             rows.append([str(number), claim.words, claim.where, measured, runs, f"**{verdict}**"])
         return ["", "claim", "in the paper", "measured here", "run", "verdict"], rows
+
+    def rely(self) -> list[str]:
+        """What readers can rely on: sentences of claims, with their verdict.
+
+        Raises:
+            ValueError: a claim has another verdict than its sentence is for.
+        """
+        sentences = []
+        for number, claim in enumerate(self, 1):
+            if "rely" not in claim.stated:
+                continue
+            verdict = claim.find()[1].removesuffix(" †")
+            if verdict != claim.stated["rely"]["when"]:
+                raise ValueError(f"{claim.words}: {verdict}; its sentence is for another verdict")
+            sentences.append(f"{claim.stated['rely']['says']} (claim {number}: {verdict})")
+        return sentences
 
     def counts(self) -> Counter[str]:
         """How many have which verdict."""
