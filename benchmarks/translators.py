@@ -17,7 +17,7 @@ from typing import Any, Final
 import interp_compose as ic
 from benchmarks.cap_outcomes import by_example
 from benchmarks.common import IMAGES, plain_rows
-from interp_compose.stats.seeds import holm, paired_difference
+from interp_compose.stats.seeds import Values, holm, paired_difference
 
 TEXTS: Final = Path(__file__).parent / "texts" / "translation.jsonl"
 AGAINST: Final = ("shuffled", "straddling", "last", "first")
@@ -100,23 +100,29 @@ def differences(curve: ic.CapCurve) -> list[dict[str, Any]]:
     wide = curve.outcomes.pivot(
         index="example", columns=["pooling", "layer"], values="target_logprob"
     )
-    rows: list[dict[str, Any]] = []
-    for control in AGAINST:
-        paired = {
-            int(layer): paired_difference(wide["mean"][layer], wide[control][layer])
-            for layer in wide["mean"]
+    return [
+        row
+        for control in AGAINST
+        for row in by_layer(
+            {int(layer): (wide["mean"][layer], wide[control][layer]) for layer in wide["mean"]},
+            against=control,
+        )
+    ]
+
+
+def by_layer(pairs: Mapping[int, tuple[Values, Values]], **place: str) -> list[dict[str, Any]]:
+    """The first values minus the second, paired, by layer; p by Holm over layers."""
+    paired = {layer: paired_difference(*values) for layer, values in pairs.items()}
+    corrected = holm([one.p for one in paired.values()])
+    return [
+        {
+            **place,
+            "layer": layer,
+            "mean": one.difference,
+            "low": one.ci_low,
+            "high": one.ci_high,
+            "p": one.p,
+            "p_holm": float(p),
         }
-        corrected = holm([one.p for one in paired.values()])
-        rows += [
-            {
-                "against": control,
-                "layer": layer,
-                "mean": one.difference,
-                "low": one.ci_low,
-                "high": one.ci_high,
-                "p": one.p,
-                "p_holm": float(p),
-            }
-            for (layer, one), p in zip(paired.items(), corrected, strict=True)
-        ]
-    return rows
+        for (layer, one), p in zip(paired.items(), corrected, strict=True)
+    ]
