@@ -24,6 +24,7 @@ import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Bool, Float, Int
+from scipy.stats import spearmanr
 from torch import Tensor
 
 import interp_compose as ic
@@ -34,7 +35,7 @@ from interp_compose.interventions.pool_at import needs
 from interp_compose.interventions.transplants import VECTORS, Places, Vector, entering
 from interp_compose.models.lens_model import LensModel
 from interp_compose.stats.intervals import wilson_interval
-from interp_compose.stats.seeds import mean_interval
+from interp_compose.stats.seeds import holm, mean_interval
 from interp_compose.studies.cap.options import CapOptions
 from interp_compose.studies.core.inputs import AnswerTargets, PreparedExample, PromptBatch, prepare
 from interp_compose.types import Span
@@ -43,6 +44,8 @@ NOUNS: Final = Path(__file__).parent / "texts" / "nouns.jsonl"
 OPTIONS: Final = CapOptions(unit="span", multi_token_answers=True)
 BATCH: Final = 12
 """Pairs whose streams run together."""
+NEAR: Final = 1
+"""Words by which a noun moved that counts as near."""
 ANSWERS: Final = ("composed", "own")
 Values = dict[tuple[int, str, Vector], Float[np.ndarray, "pair 2"]]
 """By layer, pooling and vector: the log-probabilities (nats) of both translations."""
@@ -63,6 +66,11 @@ class Noun:
         (place,) = re.finditer(rf"\b{re.escape(self.word)}\b", self.text)
         return place.span()
 
+    @property
+    def n_before(self) -> int:
+        """Words before it."""
+        return len(self.text[: self.span[0]].split())
+
     def replaced_by(self, word: str) -> str:
         """The text with another word in its place."""
         low, high = self.span
@@ -81,6 +89,11 @@ class Pair:
     def composed(self) -> str:
         """The target with the source's noun."""
         return self.target.replaced_by(self.source.word)
+
+    @property
+    def moved(self) -> int:
+        """By how many words the noun that is given stood elsewhere in its own sentence."""
+        return abs(self.source.n_before - self.target.n_before)
 
 
 def nouns_of(language: str) -> list[Noun]:
@@ -171,6 +184,7 @@ def measured(
                 "given_kind": pair.source.kind,
                 "given_from": pair.source.text,
                 "control": pair.other.word,
+                "moved": pair.moved,
                 **dict(zip(ANSWERS, translated_as, strict=True)),
             }
             for pair, translated_as in zip(pairs, answers, strict=True)
@@ -182,6 +196,7 @@ def measured(
         ],
         **compared(values, clean, layers, poolings),
         "kinds": of_kinds(values, clean, kinds, layers, poolings[0]),
+        "moved": by_distance(values, [pair.moved for pair in pairs], layers, poolings[0]),
     }
 
 
@@ -480,3 +495,29 @@ def of_kinds(
         for kind in dict.fromkeys(kinds)
         if kind
     }
+
+
+def by_distance(
+    values: Values, moved: Sequence[int], layers: Sequence[int], pooling: str
+) -> list[dict[str, Any]]:
+    """Spearman's correlation of the transplant's odds with how far the noun moved, p by Holm over
+    layers; and what pairs come to whose noun moved by one word at most, and the others."""
+    near = np.array(moved) <= NEAR
+    nats = [odds(values[layer, pooling, "transplant"]) for layer in layers]
+    correlations = [spearmanr(moved, of_pairs) for of_pairs in nats]
+    corrected = holm([float(each.pvalue) for each in correlations])
+    rows = [
+        {
+            "layer": layer,
+            "near": bool(is_near),
+            "n": int((near == is_near).sum()),
+            "rho": float(correlation.statistic),
+            "p_holm": float(p),
+            **summarised(of_pairs[near == is_near]),
+        }
+        for layer, of_pairs, correlation, p in zip(
+            layers, nats, correlations, corrected, strict=True
+        )
+        for is_near in (True, False)
+    ]
+    return plain_rows(pd.DataFrame(rows))

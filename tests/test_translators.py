@@ -277,6 +277,20 @@ def test_figures_of_transplants_by_hand() -> None:
     assert row["odds"] == pytest.approx(by_hand, rel=1e-5)
 
 
+def test_what_moved_far_by_hand() -> None:
+    pair = Pair(UNHAPPY, DOGS, CATS)
+    assert (UNHAPPY.n_before, DOGS.n_before, CATS.n_before, pair.moved) == (1, 0, 3, 1)
+    moved, nats = [0, 1, 2, 5, 3], [4.0, 3.0, -1.0, -2.0, 2.0]
+    values: Any = {(0, "mean", "transplant"): np.array([[each, 0.0] for each in nats])}
+    near, far = words.by_distance(values, moved, [0], "mean")
+    ranked = stats.pearsonr([1, 2, 3, 5, 4], [5, 4, 2, 1, 3])  # by hand, without ties
+    for row in (near, far):
+        assert row["rho"] == pytest.approx(ranked.statistic, rel=1e-5)
+    assert (near["near"], near["n"], near["share"], near["odds"]) == (True, 2, 1, 3.5)
+    assert (far["n"], far["share"]) == (3, pytest.approx(1 / 3, rel=1e-5))
+    assert far["odds"] == pytest.approx(-1 / 3, rel=1e-5)
+
+
 def test_figures_of_knock_outs_by_hand() -> None:
     word = {"read": -3.0, "unread": -8.0}
     control = {"read": -2.0, "unread": -4.0}
