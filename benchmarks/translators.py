@@ -19,6 +19,7 @@ import pandas as pd
 import interp_compose as ic
 from benchmarks.cap_outcomes import by_example
 from benchmarks.common import IMAGES, plain_rows
+from interp_compose.stats.seeds import Values, holm, paired_difference
 
 TEXTS: Final = Path(__file__).parent / "texts" / "translation.jsonl"
 AGAINST: Final = ("shuffled", "straddling", "last", "first")
@@ -105,3 +106,21 @@ def differences(curve: ic.CapCurve) -> list[dict[str, Any]]:
         for control in AGAINST
     ]
     return plain_rows(pd.concat(tables).rename(columns=names)[columns])
+
+
+def by_layer(pairs: Mapping[int, tuple[Values, Values]], **place: str) -> list[dict[str, Any]]:
+    """The first values minus the second, paired, by layer; p by Holm over layers."""
+    paired = {layer: paired_difference(*values) for layer, values in pairs.items()}
+    corrected = holm([one.p for one in paired.values()])
+    return [
+        {
+            **place,
+            "layer": layer,
+            "mean": one.difference,
+            "low": one.ci_low,
+            "high": one.ci_high,
+            "p": one.p,
+            "p_holm": float(p),
+        }
+        for (layer, one), p in zip(paired.items(), corrected, strict=True)
+    ]

@@ -20,6 +20,7 @@ from docs.measured import (
     frame,
     over,
     pivot,
+    ranged,
     table,
     written,
 )
@@ -86,13 +87,66 @@ def translators_by_kind(kinds: Mapping[str, str]) -> Table:
     return pivot(pd.DataFrame(rows), {"layer": "{layer}"}, ["kind"], columns)
 
 
+CHANGE: Final = "{mean:+.1f} [{low:+.1f}, {high:+.1f}]"
+TRANSPLANTED: Final = {
+    "transplant": "transplant",
+    "random phrase": "another word",
+    "random direction": "random direction",
+    "own": "own word",
+}
+
+
+def translators_words(name: str) -> Table:
+    """How often the composed sentence's translation is likelier, by vector and by pooling, and
+    nats, by layer."""
+    layer = {"layer": "{layer}"}
+
+    def share(row: Row) -> str:
+        with_ends = row["pooling"] == "mean" and row["vector"] in ("transplant", "random phrase")
+        return cell(ranged("share", ".2f") if with_ends else "{share:.2f}", row)
+
+    rows = frame(name, "table").query("pooling == 'mean' or vector == 'transplant'")
+    heads = [
+        TRANSPLANTED[vector] if how == "mean" else f"transplant, `{how}`"
+        for how, vector in zip(rows["pooling"], rows["vector"], strict=True)
+    ]
+    shares = pivot(rows.assign(head=heads), layer, ["head"], {"{head}": share})
+    against = {"random phrase": "transplant − another word"}
+    odds = frame(name, "differences").query("pooling == 'mean'")
+    odds = odds.assign(head=odds["against"].map(against)).dropna(subset="head")
+    lost = {"composed": "transplant − composed text", "own": "own word − target"}
+    nats = frame(name, "nats").query("pooling == 'mean'")
+    rows = pd.concat([odds, nats.assign(head=nats["answer"].map(lost))])
+    return beside(shares, pivot(rows, layer, ["head"], {"{head}": CHANGE}))
+
+
+READ: Final = {
+    "read": "read at its position",
+    "read, control": "the same, control",
+    "read, word − control": "word − control",
+    "elsewhere": "held elsewhere",
+    "pooling elsewhere": "held elsewhere, pooled − pieces",
+}
+
+
+def translators_read(name: str) -> Table:
+    """What is lost without cross-attention to a word, and what is left, in nats a sentence: by the
+    layer at which it is pooled, and of its pieces."""
+    whole = frame(name, "whole").assign(layer="not pooled")
+    rows = pd.concat([frame(name, "differences"), whole])
+    rows = rows[rows["what"].isin(READ)]
+
+    rows = rows.assign(head=rows["what"].map(READ))
+    return pivot(rows, {"layer": "{layer}"}, ["head"], {"{head}": CHANGE})
+
+
 def _nats_apart(differences: pd.DataFrame) -> Table:
     columns: Columns = {"`mean` − `{against}`": _apart}
     return pivot(differences, {"layer": "{layer}"}, ["against"], columns)
 
 
 def _apart(row: Row) -> str:
-    return cell("{mean:+.1f} [{low:+.1f}, {high:+.1f}], p ", row) + probability(row["p_holm"])
+    return cell(f"{CHANGE}, p ", row) + probability(row["p_holm"])
 
 
 def knocked_out(name: str) -> Table:

@@ -283,6 +283,14 @@ TABLES: dict[str, Callable[[], Table]] = {
             "reference": "all words, our translation",
         },
     ),
+    **{
+        f"translators_{study}_{name}": partial(of_study, f"translators_{study}_{name}")
+        for study, of_study in (
+            ("words", intervention_results.translators_words),
+            ("read", intervention_results.translators_read),
+        )
+        for name in ("en_pt", "pt_en")
+    },
     "ablation_agreement": partial(intervention_results.knocked_out, "ablation_agreement"),
     "weights_smollm2": partial(intervention_results.weights, "weights_smollm2"),
     "heads_agreement": partial(intervention_results.heads, "heads_agreement"),
