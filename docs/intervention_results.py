@@ -270,7 +270,7 @@ def _with_controls(row: Row, answer: str) -> str:
     return f"{_with_interval(row, answer)}{BREAK}{controls}"
 
 
-FOIL_TASKS: Final = ("hypernyms", "opposites")
+FOIL_TASKS: Final = ("hypernyms", "opposites", "definitions")
 
 
 def foils() -> Table:
