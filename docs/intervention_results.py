@@ -329,7 +329,7 @@ def _with_controls(row: Row, answer: str) -> str:
     return f"{_with_interval(row, answer)}{BREAK}{controls}"
 
 
-FOIL_TASKS: Final = ("hypernyms", "opposites", "compounds")
+FOIL_TASKS: Final = ("hypernyms", "opposites", "compounds", "definitions")
 
 
 def foils() -> Table:

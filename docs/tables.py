@@ -272,6 +272,7 @@ TABLES: dict[str, Callable[[], Table]] = {
     "audits_without_row": audits.without_row,
     "cap_agreement": partial(intervention_results.cap, "cap_agreement", LAYERS_OF_30),
     "cap_materials": partial(intervention_results.cap, "cap_materials", LAYERS_OF_30),
+    "cap_continents": partial(intervention_results.cap, "cap_continents"),
     "translators_en_pt": partial(intervention_results.translators, "translators_en_pt"),
     "translators_pt_en": partial(intervention_results.translators, "translators_pt_en"),
     "translators_by_kind": partial(

@@ -45,12 +45,20 @@ class TaskRow:
 PROMPT: Final = ("tokenizer", "prompt")
 DATA: Final = ("data_dir",)
 NAMED: Final = ("name", "data_dir")
-NATURAL: Final = "tasks.natural:natural"
 LRF: Final = "papers.lrf.tasks"
 COMPLEXITY: Final = "papers.complexity.tasks"
 CAT: Final = "papers.cat.tasks"
-MOST_DESCRIBED: Final = 9
+MOST_DESCRIBED: Final = 11
 """Tasks of a kind that helps describe; of more they list the names."""
+NATURAL: Final = {
+    "agreement": "does a subject of several words take is or are",
+    "materials": "of what a thing with an adjective is made",
+    "continents": "on which continent a place is",
+    "hypernyms": "what a thing is a type of; made for --answers foil",
+    "opposites": "one word of the opposite of a phrase; made for --answers foil",
+    "compounds": "what a compound is a kind of; made for --answers foil",
+    "definitions": "which of two words a definition is of; made for --answers foil",
+}
 GLUE: Final = {
     "cola": "is a sentence acceptable",
     "sst-2": "is a sentence of a review negative or positive",
@@ -78,16 +86,8 @@ TASKS: Final[tuple[TaskRow, ...]] = (
             "shipped definitions, answered by the word"),
     TaskRow("mini-sst", "prompts", "tasks.mini.sst:mini_sst", (*PROMPT, "seed", "several"),
             "shipped reviews, answered by a sentiment"),
-    TaskRow("agreement", "prompts", NATURAL, ("name", "tokenizer", "several"),
-            "does a subject of several words take is or are"),
-    TaskRow("materials", "prompts", NATURAL, ("name", "tokenizer", "several"),
-            "of what a thing with an adjective is made"),
-    TaskRow("hypernyms", "prompts", NATURAL, ("name", "tokenizer", "several"),
-            "what a thing is a type of; made for --answers foil"),
-    TaskRow("opposites", "prompts", NATURAL, ("name", "tokenizer", "several"),
-            "one word of the opposite of a phrase; made for --answers foil"),
-    TaskRow("compounds", "prompts", NATURAL, ("name", "tokenizer", "several"),
-            "what a compound is a kind of; made for --answers foil"),
+    *(TaskRow(name, "prompts", "tasks.natural:natural", ("name", "tokenizer", "several"), text)
+      for name, text in NATURAL.items()),
     TaskRow("bird", "pairs", "tasks.bird:bird", DATA, "bigrams, with human judgements"),
     TaskRow("paws-qqp", "pairs", "tasks.paws:paws_qqp", DATA, "questions: do they ask the same"),
     TaskRow("mini-idm", "transplants", "tasks.mini.transplants:mini_idm_transplants",

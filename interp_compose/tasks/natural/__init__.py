@@ -1,4 +1,4 @@
-"""Tasks in plain English that a small language model can do: one JSONL file each, of our wording.
+"""Tasks in plain English that a small language model can do: one JSONL file each.
 
 The first line of a file is ``{"template": …}``, the prompt around a text, and may say that the task
 is ``"made_for"`` another choice of ``answers=`` than the vocabulary: ``"foil"``. Each other line is

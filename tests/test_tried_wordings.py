@@ -1,0 +1,64 @@
+"""Prompts of the wordings that were tried, and how they are counted."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+import torch
+
+import interp_compose as ic
+from benchmarks.tried_wordings import NUMBERS, Prompt, comparisons, shares, sums
+
+VALUES = {name: value for value, name in enumerate(NUMBERS.split())}
+
+
+def test_sums_are_right_and_their_foils_are_one_off() -> None:
+    for name, prompts in sums(60, 0).items():
+        assert len({prompt.text for prompt in prompts}) == 60
+        for text, answer, (foil,) in prompts:
+            last = re.split(r"[.\n]", text)[-1].lower()
+            values = [VALUES[word] for word in re.findall(r"\w+", last) if word in VALUES]
+            assert VALUES[answer.strip()] == sum(values), (name, text)
+            assert abs(VALUES[foil.strip()] - sum(values)) == 1
+            assert answer.startswith(" ") == foil.startswith(" ") == (not text.endswith("-"))
+
+
+def test_neither_place_nor_size_gives_a_comparison_away() -> None:
+    for name, prompts in comparisons().items():
+        assert len({prompt.text for prompt in prompts}) == len(prompts) == 76
+        if name == "comparison, compared with":
+            assert Counter(prompt.answer for prompt in prompts) == {" small": 38, " big": 38}
+            continue
+        places: Counter[bool] = Counter()
+        for text, answer, (foil,) in prompts:
+            last = text[max(text.rfind("."), text.rfind("\n")) :]
+            assert answer in last
+            assert foil in last
+            places[last.index(answer) < last.index(foil)] += 1
+        assert places == {True: 38, False: 38}, name
+
+
+def test_shares_are_those_counted_from_the_logits() -> None:
+    model = ic.load_model("mini-base")
+    prompts = [
+        Prompt(text, answer, others)
+        for text in ("a young dog is", "the mother of a horse is", "not cold")
+        for answer, others in ((" called", (" a",)), (" a", (" called", " the")))
+    ]
+    vocabulary = among = 0
+    for text, answer, others in prompts:
+        logits = model.forward(model.tokenizer(text, return_tensors="pt").input_ids)[0, -1]
+        first = [
+            model.tokenizer(word, add_special_tokens=False).input_ids[0]
+            for word in (answer, *others)
+        ]
+        vocabulary += logits.argmax().item() == first[0]
+        among += torch.argmax(logits[first]).item() == 0
+    measured = shares(model, prompts)
+    assert (measured["n"], measured["first_prompt"]) == (6, "a young dog is")
+    assert measured["vocabulary"] == pytest.approx(vocabulary / 6)
+    assert measured["foil"] == pytest.approx(among / 6)
+    assert 0 < among < 6
+    assert measured["foil_low"] < among / 6 < measured["foil_high"]
