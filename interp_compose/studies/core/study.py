@@ -82,7 +82,9 @@ def measured(
         if left:
             largest = max(left, key=prepared.least_bytes)
             remedies = ["set a smaller batch_size"] * (len(largest) > 1)
-            remedies += ["measure fewer layers at a time"] * (len(prepared.config["layers"]) > 1)
+            remedies += ["measure fewer layers at a time"] * (
+                len(prepared.config.get("layers", ())) > 1
+            )
             check_available(
                 prepared.least_bytes(largest),
                 prepared.model.device,
