@@ -75,6 +75,21 @@ def test_every_run_has_its_file_and_a_claim() -> None:
         assert measured.read(run.file)
 
 
+def test_a_sentence_to_rely_on_is_bound_to_its_verdict(monkeypatch: Any) -> None:
+    assert len([sentence for paper in PAPERS for sentence in paper.rely()]) >= 10
+    read = measured.read
+
+    def without_effect(name: str) -> dict[str, Any]:
+        found = copy.deepcopy(read(name))
+        if name == "phase_diagram_pre":
+            each("cells", ood_low=0.0, ood_high=1.0)(found)
+        return found
+
+    monkeypatch.setattr(measured, "read", without_effect)
+    with pytest.raises(ValueError, match="A small initialisation .*: undecided; its sentence is"):
+        COMPLEXITY.rely()
+
+
 @pytest.mark.parametrize(
     "page", ["README.md", "CITATION.cff", "docs/papers.md", "docs/verdicts.md"]
 )
