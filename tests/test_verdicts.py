@@ -379,7 +379,7 @@ CHANGED = (
         ),
         (
             CAT,
-            "Composed and mixed vectors",
+            "Composed vectors suffice",
             where("held_out", "output", "comp", smallest=0.1, largest=0.3),
             UNDECIDED,
         ),
