@@ -26,6 +26,7 @@ from docs.measured import (
 )
 from docs.verdicts import BREAK
 from interp_compose.stats.intervals import wilson_interval
+from interp_compose.studies.audit.result import STATUSES
 from interp_compose.studies.core.text import probability
 
 
@@ -410,3 +411,12 @@ def bird(layers: Sequence[int]) -> Table:
     )
     columns = {"{embedding} of the tokens, {subset}": correlation}
     return pivot(pd.DataFrame([*rows, *others]), {"": "{place}"}, ["embedding", "subset"], columns)
+
+
+def real_audits(models: Mapping[str, str]) -> Table:
+    """How many checks of each model, by its name in the file, have which status."""
+    rows = []
+    for name, shown in models.items():
+        counts = frame("audits_real", name)["status"].value_counts()
+        rows.append({"model": shown, **{status: counts.get(status, 0) for status in STATUSES}})
+    return table(pd.DataFrame(rows), {"model": "{model}", **{s: f"{{{s}:,}}" for s in STATUSES}})

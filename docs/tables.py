@@ -303,6 +303,10 @@ TABLES: dict[str, Callable[[], Table]] = {
         f"cap_{task}": partial(intervention_results.cap, f"cap_{task}")
         for task in intervention_results.FOIL_TASKS
     },
+    "audits_real": partial(
+        intervention_results.real_audits,
+        {"smollm2": "SmolLM2-135M-Instruct (Q4_1)", "en_pt": "en-pt", "pt_en": "pt-en"},
+    ),
     "bird_smollm2": partial(
         intervention_results.bird, (0, 1, 3, 6, 9, 12, 15, 18, 21, 24, 27, 29, 30)
     ),

@@ -1,0 +1,21 @@
+"""Are the models of ``docs/real-model.md`` what they claim to be? Runs ``audits_real``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import interp_compose as ic
+from benchmarks.common import plain_rows
+
+
+def measured(*folders: Path, models: dict[str, str]) -> dict[str, Any]:
+    """Every check of each model, by its name; ``folders`` keep what is done."""
+    kept = {}
+    for folder, (name, path) in zip(folders, models.items(), strict=True):
+        if not (folder / "result.json").exists():
+            ic.audit(ic.load_model(path)).save(folder)
+        audit = ic.Audit.load(folder)
+        print(audit.summary())
+        kept[name] = plain_rows(audit.frame)
+    return kept
