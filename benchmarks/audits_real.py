@@ -10,12 +10,17 @@ from benchmarks.common import plain_rows
 
 
 def measured(*folders: Path, models: dict[str, str]) -> dict[str, Any]:
-    """Every check of each model, by its name; ``folders`` keep what is done."""
-    kept = {}
+    """Of each model, by its name, how many checks have which status, and those that do not hold;
+    ``folders`` keep what is done."""
+    kept: dict[str, Any] = {}
     for folder, (name, path) in zip(folders, models.items(), strict=True):
         if not (folder / "result.json").exists():
             ic.audit(ic.load_model(path)).save(folder)
         audit = ic.Audit.load(folder)
         print(audit.summary())
-        kept[name] = plain_rows(audit.frame)
+        checks = audit.frame
+        kept[name] = {
+            "counts": checks["status"].value_counts().to_dict(),
+            "others": plain_rows(checks[checks["status"] != "holds"]),
+        }
     return kept
