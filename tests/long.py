@@ -22,7 +22,7 @@ import pytest
 
 TABLE: Final = Path(__file__).with_name("long.json")
 SECONDS: Final = Path("out/seconds")
-MOST: Final = 0.7
+MOST: Final = 0.5
 """Seconds that the cases of a function may take together in ``make test``."""
 
 
