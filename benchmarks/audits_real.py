@@ -15,7 +15,7 @@ def measured(*folders: Path, models: dict[str, str]) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for folder, (name, path) in zip(folders, models.items(), strict=True):
         if not (folder / "result.json").exists():
-            ic.audit(ic.load_model(path)).save(folder)
+            ic.audit(path).save(folder)
         audit = ic.Audit.load(folder)
         print(audit.summary())
         checks = audit.frame

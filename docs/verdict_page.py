@@ -58,8 +58,8 @@ At the scale above, and by the rules below."""
 
 def _relied_on(paper: Claims) -> str:
     """A list of sentences, of a paper."""
-    sentences = paper.rely() or ["Nothing that was tested here is decided."]
-    return "\n".join([f"**{paper.name}**", "", *(f"- {sentence}" for sentence in sentences)])
+    sentences = (f"- {sentence}" for sentence in paper.rely())
+    return "\n".join([f"**{paper.name}**", "", *sentences])
 
 
 def page(table: Callable[[Sequence[str], Iterable[Sequence[str]]], str]) -> str:

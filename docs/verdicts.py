@@ -45,11 +45,12 @@ RULES: Final = """\
    p by Holm over all comparisons of the row. That one side is larger is reproduced where p < 0.05,
    not reproduced where it is the other way round with p < 0.05, else undecided. One seed decides
    nothing. Where a file has **ranges** alone, from the smallest to the largest of two to five
-   seeds or cells (phase diagrams, fitting speed in pre-LN, CAT), sides differ where these do not
-   overlap. An undecided row says which differences a test without a correction would find in 80 %
-   of cases, and how many seeds it takes to find one as large as that found.
-   Comparisons of which both sides are at the **floor** (2 % or less) or at the **ceiling** (98 % or
-   more), and runs that did not fit their training data, take no part; the row names them.
+   seeds or cells (phase diagrams, fitting speed in pre-LN at γ 0.8, watched runs, text, CAT), sides
+   differ where these do not overlap. An undecided row says which differences a test without a
+   correction would find in 80 % of cases, and how many seeds it takes to find one as large as
+   that found. Comparisons of which both sides are at the **floor** (2 % or less) or at the
+   **ceiling** (98 % or more; of R², 0.95), and runs that did not fit their training data, take no
+   part; the row names them.
 4. **Counts** of cells, layers or models: reproduced where all are as claimed, not reproduced where
    none is, else undecided; where a row names a bound, that decides. **Orders** are as claimed or
    they are not.

@@ -7,7 +7,7 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Callable
-from statistics import stdev
+from statistics import mean, stdev
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,7 @@ from docs.verdicts import (
     exactly,
     judged,
     power,
+    read_side,
     seeds_needed,
     seen,
     spread,
@@ -163,6 +164,71 @@ def test_values_by_seed_are_compared_by_t_tests() -> None:
     assert decided([near]) == [REPRODUCED]
     assert decided([near, near]) == [UNDECIDED] * 2
     assert decided([near, (spread([1, 2]), spread([3, 4]))]) == [REPRODUCED] * 2  # ranges: no test
+
+
+SMALL = [  # of each seed two kinds; the second run did not fit
+    {"init_rate": rate, "seed": seed, "kind": kind, "n_right": n_right + 10 * seed, "n": n}
+    for rate, n_right in ((0.5, 20), (0.7, 50))
+    for seed in range(4)
+    for kind, n in (("a", 100), ("b", 300))
+]
+RUNS_OF_SMALL = [
+    {"init_rate": rate, "seed": seed, "last_loss": 0.5 if (rate, seed) == (0.7, 1) else 0.001}
+    for rate in (0.5, 0.7)
+    for seed in range(4)
+]
+
+
+def test_shares_are_pooled_by_seed_and_of_runs_that_fit(monkeypatch: Any) -> None:
+    monkeypatch.setattr(measured, "read", lambda name: {"accuracy": SMALL, "runs": RUNS_OF_SMALL})
+    query = {"file": "", "table": "accuracy", "value": "n_right", "of": "n", "pooled": True}
+    large = read_side({**query, "rows": {"init_rate": 0.5}})
+    assert large.by_seed == {seed: 2 * (20 + 10 * seed) / 400 for seed in range(4)}
+    assert (large.mean, large.low, large.high) == pytest.approx((0.175, 0.1, 0.25))
+    fitted = {"table": "runs", "where": {"last_loss": {"below": 0.01}}}
+    small = read_side({**query, "rows": {"init_rate": 0.7}, "fitted": fitted})
+    assert small.by_seed == {seed: 2 * (50 + 10 * seed) / 400 for seed in (0, 2, 3)}
+    test = t_test(large, small)  # paired over the seeds that both have
+    assert test is not None
+    assert (test.n, test.difference) == (3, pytest.approx(0.15))
+
+
+@pytest.mark.parametrize(
+    ("shares", "told"), [((0.0, 0.01), "floor"), ((0.99, 1.0), "ceiling"), ((0.01, 0.5), "")]
+)
+def test_comparisons_at_a_floor_or_a_ceiling_are_not_judged(
+    shares: tuple[float, float], told: str, monkeypatch: Any
+) -> None:
+    (claim,) = (one for one in COMPLEXITY if one.words.startswith("Addition: a small"))
+    accuracy = [
+        {
+            **{"size": 9, "split": "inside", "seed": seed, "n": 10_000},
+            **{"init_rate": rate, "weight_decay": decay},
+            "n_right": round(10_000 * share) - seed * (share > 0.5),
+        }
+        for seed in range(3)
+        for rate, decay, share in ((0.5, 0.01, shares[0]), (0.7, 0.1, shares[1]))
+    ]
+    monkeypatch.setattr(measured, "read", lambda name: {"accuracy": accuracy})
+    text, verdict = claim.find()
+    assert (f"(at the {told}: not judged)" in text) == bool(told)
+    assert verdict == (UNDECIDED if told else REPRODUCED)
+
+
+def test_an_undecided_row_says_what_it_would_have_found() -> None:
+    (claim,) = (one for one in COMPLEXITY if one.words.startswith("Addition: a small"))
+    (line,) = claim.lines()
+    ((large, small),) = line.pairs()
+    changes = [small.by_seed[seed] - large.by_seed[seed] for seed in large.by_seed]
+    effect = mean(changes) / stdev(changes)
+    needed = next(n for n in range(2, 200) if power(effect, n) >= 0.8)
+    text, verdict = claim.find()
+    assert verdict == UNDECIDED
+    told = re.search(r"differences of ([.\d]+) would be found .* take (\d+) seeds$", text)
+    assert told is not None
+    assert int(told[2]) == needed
+    least = float(told[1])
+    assert power(least / stdev(changes), len(changes)) == pytest.approx(0.8, abs=0.03)
 
 
 def test_power_is_that_of_drawn_samples() -> None:

@@ -157,16 +157,21 @@ class Claim:
 
     def _power(self, lines: list[Line]) -> list[str]:
         """What the undecided comparisons would have found, and what it takes to decide them."""
-        undecided = [
-            test
+        pairs = [
+            pair
             for line in lines
             for pair, verdict in zip(line.pairs(), line.decided, strict=True)
-            if verdict == UNDECIDED and (test := t_test(*pair)) and test.sd
+            if verdict == UNDECIDED
         ]
+        undecided = [test for pair in pairs if (test := t_test(*pair)) and test.sd]
         if not undecided:
             return []
         found = [seen(test) for test in undecided]
         ends = " to ".join(dict.fromkeys(_short(end) for end in (min(found), max(found))))
+        if max(found) > 1 and all(
+            0 <= v <= 1 for pair in pairs for side in pair for v in side.values
+        ):
+            ends = f"{_short(min(found))} or more"  # no two shares differ by more than 1
         needed = [seeds_needed(test) for test in undecided]
         counts = sorted(n for n in needed if n is not None)
         many = f"more than {MOST_SEEDS}" if None in needed else ""
