@@ -51,6 +51,7 @@ def measured(
         where="workers",
         workers=workers,
     )
+    comparison.save(folder, overwrite=True)
     print(comparison.summary())
     return {
         "config": carma_outcomes.config(comparison.config),

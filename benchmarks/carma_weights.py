@@ -6,40 +6,73 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
 import interp_compose as ic
+from benchmarks.common import plain_rows
 from interp_compose.models.copying import copy_model
 from interp_compose.models.lens_model import LensModel
-from interp_compose.stats.seeds import paired_difference
+from interp_compose.stats.seeds import holm, paired_difference
+
+CONTROLS: Final = ("last", "shuffled")
 
 
-def controls(folder: Path) -> dict[str, Any]:
+def controls(folder: Path, model: str = "", layers: Sequence[int] | None = None) -> dict[str, Any]:
     """Is CARMA's gain under CAP one for words? Accuracy with the controls ``last`` (each word's
-    last token alone) and ``shuffled`` (spans of the same sizes at random places)."""
-    config, base, task = compared(folder)
+    last token alone) and ``shuffled`` (spans of the same sizes at random places), and, by seed,
+    how much more is gained under ``mean`` than under each. Curves are kept below ``folder``."""
+    config, base, task = compared(folder, model)
     parts = []
-    for version, seed, model in models(folder, config["seeds"], base):
-        curve = ic.cap_curve(model, task.test, pooling=["mean"], seed=seed, progress=False)
-        parts.append(
-            curve.frame.assign(version=version, seed=seed, value=100 * curve.frame["accuracy"])
-        )
+    for version, seed, tuned in models(folder, config["seeds"], base):
+        kept = folder / "controls" / f"{version}-{seed}"
+        if not kept.exists():
+            curve = ic.cap_curve(
+                tuned, task.test, pooling=["mean"], layers=layers, seed=seed, progress=False
+            )
+            curve.save(kept)
+        frame = ic.CapCurve.load(kept).frame
+        parts.append(frame.assign(version=version, seed=seed, value=100 * frame["accuracy"]))
     every = pd.concat(parts)
-    shown = ("mean", "last", "shuffled")
-    frame = pd.concat(every[every["pooling"] == pooling] for pooling in shown)
+    frame = pd.concat(every[every["pooling"] == pooling] for pooling in ("mean", *CONTROLS))
     rows = differences(frame, ["pooling", "layer"])
-    print(pd.DataFrame(rows).round(3).to_string())
-    return {"config": {"seeds": config["seeds"]}, "differences": rows}
+    gains = more_for_words(frame)
+    print(pd.DataFrame(rows + gains).round(3).to_string())
+    return {
+        "config": {"seeds": config["seeds"]},
+        "differences": rows,
+        "gains": gains,
+        "values": plain_rows(frame[["version", "seed", "pooling", "layer", "value"]]),
+    }
+
+
+def more_for_words(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """CARMA's gain under ``mean`` minus its gain under each control, by layer and paired by seed,
+    in points; p by Holm over controls and layers."""
+    wide = frame.pivot_table(index=["pooling", "layer", "seed"], columns="version", values="value")
+    gain = (wide["carma"] - wide["ft"]).unstack("seed")  # [pooling × layer, seed]
+    rows = [
+        {
+            "pooling": control,
+            "layer": int(layer),
+            **dataclasses.asdict(
+                paired_difference(gain.loc[("mean", layer)], gain.loc[(control, layer)])
+            ),
+        }
+        for control in CONTROLS
+        for layer in gain.loc["mean"].index
+    ]
+    corrected = holm([row["p"] for row in rows])
+    return [row | {"p_holm": p} for row, p in zip(rows, corrected, strict=True)]
 
 
 def labels(folder: Path) -> dict[str, Any]:
     """Sentiment among the labels (eq. 10) and in the whole vocabulary (eq. 9); also of the model as
     it was, and of ``mini-idm``, which was tuned on another task and mostly answers with something
     else than a label."""
-    config, base, task = compared(folder)
+    config, base, task = compared(folder, "")
     tuned_elsewhere = ic.load_model("mini-idm")
     rows = under_both(base, task, "original", 0)
     task_elsewhere = ic.load_task(config["task"], tuned_elsewhere)
@@ -59,10 +92,11 @@ def labels(folder: Path) -> dict[str, Any]:
     }
 
 
-def compared(folder: Path) -> tuple[Mapping[str, Any], LensModel, ic.Task]:
-    """A comparison's settings, the model that it began with, and its task."""
+def compared(folder: Path, model: str) -> tuple[Mapping[str, Any], LensModel, ic.Task]:
+    """A comparison's settings, the model that it began with (``model`` where its name loads
+    nothing), and its task."""
     config = ic.carma.Comparison.load(folder).config
-    base = ic.load_model(config["model"])
+    base = ic.load_model(model or config["model"])
     return config, base, ic.load_task(config["task"], base)
 
 

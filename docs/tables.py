@@ -24,6 +24,7 @@ from docs import (
     carma_results,
     cat_paper,
     encoder_results,
+    finding_page,
     generalise_results,
     intervention_results,
     measured,
@@ -437,7 +438,16 @@ def panels() -> str:
     return NOTICE + panel_page.page()
 
 
-PAGES: dict[str, Callable[[], str]] = {"verdicts.md": verdicts, "panels.md": panels}
+def findings() -> str:
+    """What was found here that no paper says."""
+    return NOTICE + finding_page.page()
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "verdicts.md": verdicts,
+    "panels.md": panels,
+    "findings.md": findings,
+}
 """Whole pages, outside ``_generated/``."""
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_1samp, ttest_ind, ttest_rel
 
-from docs import measured, panel_page, tables, task_results, verdict_page
+from docs import finding_page, measured, panel_page, tables, task_results, verdict_page
 from docs.claims.evaluate import Claims
 from docs.claims.runs import RUNS
 from docs.claims.special import own_tables
@@ -70,7 +70,7 @@ def test_every_claim_has_a_verdict_and_what_it_rests_on(paper: Claims) -> None:
 
 
 def test_every_run_has_its_file_and_a_claim() -> None:
-    used = {run for paper in PAPERS for one in paper for run in one.runs}
+    used = {run for paper in (*PAPERS, finding_page.FINDINGS) for one in paper for run in one.runs}
     assert used == set(RUNS)
     for run in RUNS.values():
         assert measured.read(run.file)
@@ -89,6 +89,34 @@ def test_a_sentence_to_rely_on_is_bound_to_its_verdict(monkeypatch: Any) -> None
     monkeypatch.setattr(measured, "read", without_effect)
     with pytest.raises(ValueError, match="A small initialisation .*: undecided; its sentence is"):
         COMPLEXITY.rely()
+
+
+@pytest.mark.parametrize(
+    ("title", "file", "change"),
+    [
+        ("Masks after the softmax leak", "leaks_agreement", {"mode": "zero", "largest": 0.0}),
+        ("Post-LN decoders look sums up", "unseen_sum", {"seen": False, "ood": 0.9}),
+    ],
+)
+def test_a_finding_is_bound_to_its_file(
+    title: str, file: str, change: dict[str, Any], monkeypatch: Any
+) -> None:
+    (finding,) = (one for one in finding_page.FINDINGS if one.stated["title"] == title)
+    assert (finding_page.IMAGES / finding_page.picture(finding)).exists()
+    assert all(finding.stated[key] for key in ("words", "limits", "axis"))
+    assert f"## {title}" in finding_page.section(finding)
+    read, (where, value) = measured.read, change.items()
+
+    def without_effect(name: str) -> dict[str, Any]:
+        found = copy.deepcopy(read(name))
+        for table in found.values() if name == file else ():
+            for row in table if isinstance(table, list) else ():
+                row.update([value] if row[where[0]] == where[1] else [])
+        return found
+
+    monkeypatch.setattr(measured, "read", without_effect)
+    with pytest.raises(ValueError, match=f"{title}: the rule gives .*; it is no finding"):
+        finding_page.section(finding)
 
 
 @pytest.mark.parametrize(

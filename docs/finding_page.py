@@ -1,0 +1,88 @@
+"""``docs/findings.md``: what was found here that none of the papers says, each with its figure.
+
+``python -m docs.finding_page`` draws the figures; ``python -m docs.tables`` writes the page.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import matplotlib.pyplot as plt
+
+from docs.claims.evaluate import Claim, Claims, Line
+from docs.claims.runs import RUNS
+from docs.verdicts import BREAK, REPRODUCED
+from interp_compose.plots.theme import BLUE, GREEN, VERMILLION
+
+FINDINGS: Final = Claims("findings")
+IMAGES: Final = Path(__file__).parent / "images"
+COLOURS: Final = (BLUE, VERMILLION, GREEN)
+HEIGHT: Final = 0.45
+"""Inches of a row."""
+
+
+def page() -> str:
+    """The page's text."""
+    parts = [f"# {FINDINGS.name}", FINDINGS.about, *map(section, FINDINGS)]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def section(finding: Claim) -> str:
+    """A finding, its figure, its numbers, what it does not show, and how to make it again.
+
+    Raises:
+        ValueError: the rule does not support it.
+    """
+    measured, verdict = finding.find()
+    stated = finding.stated
+    if verdict != REPRODUCED:
+        raise ValueError(f"{stated['title']}: the rule gives {verdict}; it is no finding")
+    head, *lines = measured.split(BREAK)
+    runs = [RUNS[name] for name in finding.runs]
+    commands = "\n".join(f"$ {run.command}" for run in runs)
+    return "\n\n".join(
+        [
+            f"## {stated['title']}",
+            f"**{finding.words}** (Compare {finding.where}.)",
+            f"![{head}]({IMAGES.name}/{picture(finding)})",
+            f"{head[0].upper()}{head[1:]} (a dot each; bars: means):",
+            "\n".join(f"- {line}" for line in lines),
+            f"*What it does not show.* {stated['limits'].strip()}",
+            *(f"{run.tell()}. Numbers: `benchmarks/results/{run.file}.json`." for run in runs),
+            f"```console\n{commands}\n```",
+        ]
+    )
+
+
+def picture(finding: Claim) -> str:
+    """The name of its figure."""
+    return f"finding_{finding.stated['figure']}.png"
+
+
+def draw(finding: Claim) -> None:
+    """Each value of each side of each line, and the side's mean."""
+    rows = [(line, name) for line in finding.lines() for name in line.sides]
+    figure, axes = plt.subplots(figsize=(7, 0.8 + HEIGHT * len(rows)), layout="constrained")
+    for place, (line, name) in enumerate(rows):
+        side = line.sides[name]
+        colour = COLOURS[list(line.sides).index(name)]
+        axes.plot(side.values, [place] * len(side.values), "o", color=colour, alpha=0.5, mew=0)
+        axes.plot([side.mean], [place], "|", color=colour, markersize=18, mew=2)
+    axes.set_yticks(range(len(rows)), [_name(line, name) for line, name in rows])
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_xlabel(finding.stated["axis"])
+    axes.grid(axis="x", alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(IMAGES / picture(finding), dpi=130)
+    plt.close(figure)
+
+
+def _name(line: Line, side: str) -> str:
+    named = line.stated.get("names_of_sides", {}).get(side, "")
+    return ", ".join(filter(None, (line.show("label"), named)))
+
+
+if __name__ == "__main__":
+    for each in FINDINGS:
+        draw(each)
