@@ -578,6 +578,26 @@ IN_TASKS: list[tuple[str, str, Change, str]] = [
     ("… without holes", ADDITION, right_in_the_square(0.5), NOT),
     ("… without holes", ADDITION, right_in_the_square(0.5, 0.7), NOT),
     ("… and converges", "task_phases_prontoqa_1", each("runs", steps_to_fit=9), UNDECIDED),
+    (
+        "… while large ones converge slower",
+        "task_phases_prontoqa_1",
+        each("runs", epochs_to_fit=40),
+        STALE,
+    ),
+    ("Phase 2 parts in two", PHASES, where("cells", "phase", "3", phase="2"), NOT),
+    ("Phase 2 parts in two", PHASES, where("cells", "phase", "3", phase="2c"), REPRODUCED),
+    (
+        "Phase 3 composes",
+        "anchors_watched",
+        where("means", "split", "ood", mean=0.5, min=0.1, max=0.9),
+        REPRODUCED,  # unseen pairs differ without pooling as well
+    ),
+    (
+        "Phase 3 composes",
+        "anchors_watched",
+        where("means", "split", "id", mean=0.5, min=0.1, max=0.9),
+        UNDECIDED,
+    ),
 ]
 
 

@@ -205,8 +205,9 @@ def in_three_phases(claim: Claim, lines: Lines) -> str:
 def parts(sides: Sides) -> Names:
     """The cells with commutativity are at smaller starts (a larger γ) on average."""
     without, commutes = sides["without"], sides["with"]
-    if not commutes.rows:
-        return {"means": "", "verdict": NOT}
+    rates = {cell["init_rate"] for side in sides.values() for cell in side.rows}
+    if not commutes.rows:  # in two γ or fewer a second part can have been missed
+        return {"means": "", "verdict": NOT if len(rates) > 2 else UNDECIDED}
     means = f"; mean γ {without:.2f} and {commutes:.2f}"
     return {"means": means, "verdict": REPRODUCED if commutes.mean > without.mean else NOT}
 
@@ -425,6 +426,19 @@ def holes(sides: Sides) -> Names:
     holds = REPRODUCED if all_large and names["small_holed"] == 0 else UNDECIDED
     none = names["large_holed"] == 0 or names["small_holed"] == names["n_small"]
     return {**names, "verdict": NOT if none else holds}
+
+
+def epochs(sides: Sides) -> Names:
+    """The steps of an epoch of each side's training set; steps are counted at an epoch's end."""
+    first = {name: side.rows[0] for name, side in sides.items()}
+    return {
+        f"{name}_epoch": row["steps_to_fit"] / row["epochs_to_fit"] for name, row in first.items()
+    }
+
+
+def one_epoch_is_longer(claim: Claim, lines: Lines) -> bool:
+    """An epoch of the most data has more steps than less data take: what is faster is not told."""
+    return bool(lines[0].names["most_epoch"] > lines[0].sides["more"].high)
 
 
 def gaps(sides: Sides) -> Names:
