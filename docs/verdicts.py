@@ -54,7 +54,7 @@ RULES: Final = """\
    that cannot be said.
 4. **Counts** of cells, layers or models: reproduced where all are as claimed, not reproduced where
    none is, else undecided; where a row names a bound, that decides. **Orders** are as claimed or
-   they are not.
+   they are not, and undecided where there is nothing to order (phase 2 at two γ).
 5. **Architectures** (complexity control; a row says pre-LN or post-LN, or its run does: `pre`,
    `post`). A claim is
    judged on the architecture for which the paper draws it: pre-LN for Figs 3 and 5C, post-LN for

@@ -113,8 +113,8 @@ def ratios_seen(lines: Lines) -> str:
         next(n for n in range(2, 10_000) if ratio_power(ratio, n) >= POWER) for ratio in ratios
     ]
     return (
-        f"power: one of the two {least:.1f} times the other would be found in 80 % of cases; those "
-        f"found here take {min(needed)} to {max(needed)} seeds"
+        f"power: of standard deviations, one {least:.1f} times the other would be found in 80 % of "
+        f"cases; the ratios found here take {min(needed)} to {max(needed)} seeds"
     )
 
 
