@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from statistics import fmean
 from typing import Final
 
 import pandas as pd
@@ -79,6 +80,22 @@ def printed() -> Table:
     """What the paper prints."""
     values = {model: f"{{values[{i}]:.2f}}" for i, model in enumerate(MODELS)}
     return table(pd.DataFrame(map(asdict, PRINTED)), {**ROW, **values})
+
+
+def glue() -> Table:
+    """Heads and rows: CAT's outputs compared with BERT in Table 4, column by column, and on average
+    over all columns and over those without the two on which both better outputs gain most."""
+    columns = [row for row in PRINTED if row.table == "4"]
+    most = ("CoLA", "QQP")
+    rows = []
+    for output in ("CAT cont", "CAT mix", "CAT comp"):
+        i = MODELS.index(output)
+        apart = {row.name: row.values[i] - row.values[MODELS.index("BERT")] for row in columns}
+        others = [value for name, value in apart.items() if name not in most]
+        counted = [sum(v > 0 for v in apart.values()), sum(v < 0 for v in apart.values())]
+        means = (f"{fmean(values):+.2f}" for values in (apart.values(), others))
+        rows.append([output, *map(str, counted), *means])
+    return ["", "above BERT", "below", "mean difference", f"without {' and '.join(most)}"], rows
 
 
 def beside(name: str, plain: str, composed: str) -> Table:

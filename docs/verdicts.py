@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from math import inf, isnan
 from statistics import fmean
 from typing import Any, Final
 
 from scipy.optimize import brentq
-from scipy.stats import nct, t as t_distribution, ttest_ind
+from scipy.stats import nct, t as t_distribution, ttest_ind, ttest_ind_from_stats
 
 from docs import measured
 from docs.phase_results import share
@@ -32,28 +33,28 @@ BREAK: Final = "<br>"
 """Ends a line inside a cell."""
 
 RULES: Final = """\
-1. **Paired differences over seeds** (CARMA minus plain fine-tuning): reproduced where one in the
-   claimed direction has p < 0.05 after Holm's correction and none in the other has; not reproduced
-   where it is the other way; else undecided. A claim about several tasks, models or depths must
-   hold on each, and is undecided where they differ, as where several measures, splits or subsets
-   do. A claim that itself names several *parts*, or has to hold against several baselines, is not
-   reproduced where one of them is not.
-2. **Intervals** of 95 %: undecided where they overlap, or where one holds the value of no effect.
-   A row that gives both intervals and a count of layers is decided by the intervals.
-3. **Values by seed** (complexity control and LRF): a t test of the two sides, paired where both
-   have the same seeds, Welch's where they have not, and of the one side where the other is a bound;
-   p by Holm over all comparisons of the row. That one side is larger is reproduced where p < 0.05,
-   not reproduced where it is the other way round with p < 0.05, else undecided. One seed decides
-   nothing. Where a file has **ranges** alone, from the smallest to the largest of two to five
-   seeds or cells (phase diagrams, fitting speed in pre-LN at γ 0.8, watched runs, text, CAT), sides
-   differ where these do not overlap. An undecided row says which differences a test without a
-   correction would find in 80 % of cases, and how many seeds it takes to find one as large as
-   that found. Comparisons of which both sides are at the **floor** (2 % or less) or at the
-   **ceiling** (98 % or more; of R², 0.95), and runs that did not fit their training data, take no
-   part; the row names them.
+1. **Values by seed**: a t test of the two sides, paired where both have the same seeds, Welch's
+   where they have not, and of the one side where the other is a bound. Where a file has the
+   difference over seeds instead, with its standard error or its p (CARMA, CAT, watched runs), the
+   test is of that. p is by Holm over all comparisons of the row. That one side is larger is
+   reproduced where p < 0.05, not reproduced where it is the other way round with p < 0.05, else
+   undecided. One seed decides nothing. Where a claim holds if it holds at some layer, one p < 0.05
+   in its direction and none in the other decides. Comparisons of which both sides are at the
+   **floor** (2 % or less) or at the **ceiling** (98 % or more; of R², 0.95), and runs that did not
+   fit their training data, take no part; the row names them.
+2. **Ranges**, where a file has nothing else: from the smallest to the largest of two to five seeds
+   or cells (phase diagrams, fitting speed in pre-LN at γ 0.8, some of CAT's and of the watched
+   runs); sides differ where these do not overlap. **Intervals** of 95 % over pairs of phrases, over
+   words, or of a coefficient of variation alike; undecided where one holds the value of no effect.
+3. **Several comparisons.** A claim about several tasks, models or depths must hold on each, and is
+   undecided where they differ, as where several measures, splits or subsets do. A claim that itself
+   names several *parts*, or has to hold against several baselines, is not reproduced where one of
+   them is not. **Power**: an undecided row says which differences a test without a correction would
+   find in 80 % of cases, and how many seeds it takes to find one as large as that found; or why
+   that cannot be said.
 4. **Counts** of cells, layers or models: reproduced where all are as claimed, not reproduced where
    none is, else undecided; where a row names a bound, that decides. **Orders** are as claimed or
-   they are not.
+   they are not, and undecided where there is nothing to order (phase 2 at two γ).
 5. **Architectures** (complexity control; a row says pre-LN or post-LN, or its run does: `pre`,
    `post`). A claim is
    judged on the architecture for which the paper draws it: pre-LN for Figs 3 and 5C, post-LN for
@@ -97,7 +98,8 @@ class Side:
     """One side of a comparison: mean, smallest and largest, or an interval and its middle.
 
     ``values`` are those of single rows (cells, runs) or seeds, where the file has them, and
-    ``by_seed`` those of seeds, of two or more. A bound has one value and no rows.
+    ``by_seed`` those of seeds, of two or more. ``test`` is the file's own of a mean over seeds
+    against 0. A bound has one value and no rows.
     """
 
     rows: tuple[Row, ...]
@@ -106,6 +108,7 @@ class Side:
     low: float
     high: float
     by_seed: Mapping[int, float] = field(default_factory=dict)
+    test: TTest | None = None
 
     def __getitem__(self, column: str) -> Any:
         """Of the one row, what a column holds."""
@@ -153,8 +156,8 @@ def _meets(value: Any, condition: Any) -> bool:
 
 def read_side(query: Mapping[str, Any]) -> Side:
     """What a query reads: the ``value`` of each row (``less`` another column, as a share ``of``
-    another; ``pooled``, as a share over all rows of a seed; ``fitted``, of those runs alone), or,
-    if ``value`` names three columns, those of one row: mean and ends."""
+    another; ``pooled`` over all rows of a seed, as a share or a mean; ``fitted``, of those runs
+    alone), or, if ``value`` names three columns, those of one row: mean and ends."""
     rows = tuple(rows_of(query["file"], query["table"], query["rows"]))
     if "fitted" in query:
         runs = rows_of(query["file"], **query["fitted"])
@@ -162,13 +165,13 @@ def read_side(query: Mapping[str, Any]) -> Side:
     columns = query.get("value", "")
     if isinstance(columns, list):
         (row,) = rows
-        return side_of(row, *columns)
+        return replace(side_of(row, *columns), test=of_file(row, columns[0]))
     if query.get("pooled"):
         pooled: dict[int, list[float]] = {}
         for row in rows:
             sums = pooled.setdefault(row["seed"], [0, 0])
             sums[0] += row[columns]
-            sums[1] += row[query["of"]]
+            sums[1] += row[query["of"]] if "of" in query else 1
         shares = {seed: right / n for seed, (right, n) in pooled.items()}
         return with_seeds(spread(shares.values(), rows), shares)
     side = spread(
@@ -209,16 +212,16 @@ def spread(values: Iterable[float], rows: tuple[Row, ...] = ()) -> Side:
 
 def exactly(value: float) -> Side:
     """A bound that a side is compared with."""
-    return spread([value])
+    return spread([float(value)])
 
 
 def compared(smaller: Side, larger: Side) -> str:
-    """Rules 2 and 3: the second side lies above the first, and nothing else is compared."""
+    """Rules 1 and 2: the second side lies above the first, and nothing else is compared."""
     return decided([(smaller, larger)])[0]
 
 
 def decided(pairs: Sequence[tuple[Side, Side]]) -> list[str]:
-    """Rules 2 and 3, of a row's pairs: the second of each lies above the first."""
+    """Rules 1 and 2, of a row's pairs: the second of each lies above the first."""
     tests = [t_test(*pair) for pair in pairs]
     p_values = [one.p for one in tests if one is not None]
     corrected = iter(holm(p_values) if p_values else ())
@@ -227,9 +230,7 @@ def decided(pairs: Sequence[tuple[Side, Side]]) -> list[str]:
         if test is not None:
             sign = REPRODUCED if test.difference > 0 else NOT
             verdicts.append(sign if next(corrected) < LEVEL else UNDECIDED)
-        elif any(
-            len({row.get("seed") for row in side.rows} - {None}) == 1 for side in (smaller, larger)
-        ):
+        elif _of_one_seed(smaller) or _of_one_seed(larger):
             verdicts.append(UNDECIDED)  # one seed decides nothing
         else:
             ends = (smaller.low, smaller.high), (larger.low, larger.high)
@@ -252,8 +253,24 @@ class TTest:
     sd: float = 0.0
 
 
+def of_file(row: Row, mean: str) -> TTest | None:
+    """The t test against 0 of a mean over seeds: of a paired ``difference`` by the file's p (before
+    any correction), of another mean by its standard deviation ``sd``. None where the file has
+    neither, or is of one seed."""
+    n, p = row.get("n_seeds", row.get("n")), row.get("p")
+    if mean == "difference" and p is not None:
+        # Half of a Student interval of 95 % is t's quantile times s / √n.
+        half = (row["ci_high"] - row["ci_low"]) / 2
+        return TTest(row[mean], p, int(n), half / t_distribution.ppf(0.975, n - 1) * n**0.5)
+    if mean != "mean" or not row.get("sd"):
+        return None
+    t = row[mean] / (row["sd"] / n**0.5)
+    return TTest(row[mean], 2 * float(t_distribution.sf(abs(t), n - 1)), n, row["sd"])
+
+
 def t_test(smaller: Side, larger: Side) -> TTest | None:
-    """Rule 3's test, where both sides have values by seed, or one has and the other is a bound."""
+    """Rule 1's test, where both sides have values by seed, or one has and the other is a bound; or
+    where the file has the test of a mean, and the bound is 0, or of both, of other models."""
     one, two = smaller.by_seed, larger.by_seed
     bounds = [side.values[0] for side in (smaller, larger) if not side.rows and side.values]
     if one and two:
@@ -266,6 +283,14 @@ def t_test(smaller: Side, larger: Side) -> TTest | None:
         first, second = [*two.values()], bounds * len(two)
     elif one and bounds:
         first, second = bounds * len(one), [*one.values()]
+    elif bounds == [0] and larger.test:
+        return larger.test
+    elif bounds == [0] and smaller.test:
+        return replace(smaller.test, difference=-smaller.test.difference)
+    elif smaller.test and larger.test:
+        given = ((test.difference, test.sd, test.n) for test in (larger.test, smaller.test))
+        welch = ttest_ind_from_stats(*chain(*given), equal_var=False)
+        return TTest(larger.mean - smaller.mean, float(welch.pvalue))
     else:
         return None
     paired = paired_difference(first, second)
@@ -297,6 +322,18 @@ def judged(verdict: str, holds: bool) -> str:
     return f"{verdict} †" if holds else STALE
 
 
+def with_holm(sides: Sequence[Side]) -> list[Side]:
+    """Sides of paired differences, of which ``p_holm`` is by Holm over all of theirs together; the
+    file's is over another family."""
+    p_values = [row["p"] for side in sides for row in side.rows if row["p"] is not None]
+    p_holm = iter(holm(p_values) if p_values else ())
+
+    def corrected(row: Row) -> Row:
+        return {**row, "p_holm": None if row["p"] is None else next(p_holm)}
+
+    return [replace(side, rows=tuple(map(corrected, side.rows))) for side in sides]
+
+
 def sure(row: Row) -> bool:
     """A difference beyond chance after the correction; one seed decides nothing."""
     return row["p_holm"] is not None and row["p_holm"] < LEVEL
@@ -312,7 +349,7 @@ def by_tests(rows: Iterable[Row]) -> str:
 def by_ranges(
     smaller: tuple[float | None, float | None], larger: tuple[float | None, float | None]
 ) -> str:
-    """Rules 2 and 3: the second lies above the first; an end that was not reached is undecided."""
+    """Rule 2: the second lies above the first; an end that was not reached is undecided."""
     if any(end is None or isnan(end) for end in (*smaller, *larger)):
         return UNDECIDED
     if smaller[1] < larger[0]:
@@ -337,3 +374,9 @@ def of_parts(verdicts: Iterable[str]) -> str:
     """The verdict of a claim of several parts, each of which must hold."""
     each = list(verdicts)
     return NOT if NOT in each else agreed(each)
+
+
+if __name__ == "__main__":
+    from docs.verdict_page import main  # which imports this file
+
+    main()

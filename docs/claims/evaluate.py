@@ -20,9 +20,10 @@ What a claim states:
 
 What decides, one of:
 
-- ``rises``: sides (or numbers) from the smallest claimed to the largest; those at the same one of
-  two ``bounds`` are left out.
-- ``tests``: sides whose differences are tested together against 0.
+- ``rises``: sides (also of ``names``, or numbers) from the smallest claimed to the largest; those
+  at the same one of two ``bounds`` are left out.
+- ``tests``: sides whose differences are tested together against 0; their ``p_holm`` is over all
+  that the claim tests.
 - ``count``: all values of a ``side`` are at ``least`` a bound or ``below`` it; or ``more`` than a
   share of them are.
 
@@ -31,6 +32,9 @@ All lines must agree; of lines of different ``part``, each part must hold.
 What fits none of it is a function of ``special.py``: ``only``, whether there is such a line;
 ``names``, what else its text shows, and as ``verdict`` its verdict; ``verdict``, the claim's. What
 was ``judged`` by hand has a condition on the numbers under which it ``holds``.
+
+An undecided claim says what its undecided comparisons (or, of ``names``, those that are ``open``)
+would have found; else why that cannot be said (``no_power``), or what a function ``power`` returns.
 """
 
 from __future__ import annotations
@@ -39,7 +43,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from itertools import islice, pairwise, product
+from itertools import chain, islice, pairwise, product
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,18 +55,22 @@ from docs.verdicts import (
     UNTESTED,
     Cell,
     Side,
+    TTest,
     agreed,
     by_count,
     by_tests,
     decided,
     exactly,
     judged,
+    of_file,
     of_parts,
     read_side,
     rows_of,
     seeds_needed,
     seen,
+    sure,
     t_test,
+    with_holm,
 )
 from interp_compose.settings import read_toml
 
@@ -113,6 +121,30 @@ class Line:
         pairs = (pair for chain in chains for pair in pairwise(chain))
         return [pair for pair in pairs if not self.at_bound(pair)]
 
+    def open_tests(self) -> Iterator[TTest | None]:
+        """Of the comparisons that are not decided; None for one without values by seed."""
+        pairs = zip(self.pairs(), self.decided, strict=True)
+        undecided = [pair for pair, verdict in pairs if verdict == UNDECIDED]
+        yield from (t_test(*pair) for pair in [*undecided, *self.names.get("open", [])])
+        for name in _tested(self.stated):
+            rows = (row for row in self.sides[name].rows if not sure(row))
+            yield from (of_file(row, "difference") for row in rows)
+
+    def by_seed(self) -> Iterator[tuple[str, str]]:
+        """Each side that is compared (all, where a function decides), and its values by seed, the
+        file's tests over seeds, or how many rows of seeds are counted; else an empty text."""
+        compared = chain(*self.stated.get("rises", []), _tested(self.stated))
+        names = [name for name in compared if isinstance(name, str)] or [*self.sides]
+        for name in dict.fromkeys(names):
+            side = self.side(name)
+            values = [f"{seed}={value:.4g}" for seed, value in side.by_seed.items()]
+            tests = filter(None, [side.test or of_file(row, "difference") for row in side.rows])
+            given = [f"{test.difference:+.4g} (p {test.p:.2g}, {test.n} seeds)" for test in tests]
+            seeds = {row.get("seed") for row in side.rows} - {None}
+            counted = f"{len(side.rows)} rows of {len(seeds)} seeds" * bool(seeds)
+            where = " ".join(filter(None, (self.show("label"), name)))
+            yield where, " ".join(values) or ", ".join(given) or counted
+
     def at_bound(self, pair: Sequence[Side]) -> str:
         """``"floor"`` or ``"ceiling"``: where both sides are, by the ``bounds`` that are stated."""
         if "bounds" not in self.stated:
@@ -123,7 +155,7 @@ class Line:
 
     def side(self, name: str | float) -> Side:
         """The side of that name, or a number."""
-        return self.sides[name] if isinstance(name, str) else exactly(name)
+        return {**self.names, **self.sides}[name] if isinstance(name, str) else exactly(name)
 
     def counted(self) -> tuple[int, int]:
         """How many values are as claimed, and of how many."""
@@ -147,50 +179,86 @@ class Claim:
         """What was measured, and the verdict."""
         if "why" in self.stated:
             return self.stated["why"], UNTESTED
-        lines = list(self.lines())
+        lines = self.decided_lines()
+        verdict, text = self._verdict(lines), self._text(lines)
+        if verdict.removesuffix(" †") == UNDECIDED:
+            text = BREAK.join([text, self._power(lines)])
+        return text, verdict
+
+    def row(self, number: int) -> list[str]:
+        """Of the page's table."""
+        measured, verdict = self.find()
+        runs = ", ".join(f"[{run}](#run-{run})" for run in self.runs)
+        return [str(number), self.words, self.where, measured, runs, f"**{verdict}**"]
+
+    def by_seed(self) -> list[str]:
+        """What the verdict rests on, of each side, by seed; and which sides have no such values."""
+        if "why" in self.stated:
+            return []
+        sides = [each for line in self.lines() for each in line.by_seed()]
+        without = ", ".join(where for where, values in sides if not values)
+        rests = [f"{where}: {values}" for where, values in sides if values]
+        return [*rests, *[f"no values by seed: {without}"] * bool(without)]
+
+    def decided_lines(self) -> list[Line]:
+        """The lines of the cell, with the verdict of each of their pairs."""
+        lines = self.lines()
         verdicts = iter(decided([pair for line in lines for pair in line.pairs()]))
         for line in lines:
             line.decided.extend(islice(verdicts, len(line.pairs())))
-        verdict = self._verdict(lines)
-        text = self._text(lines)
-        return (BREAK.join([text, *self._power(lines)]) if verdict == UNDECIDED else text), verdict
+        return lines
 
-    def _power(self, lines: list[Line]) -> list[str]:
-        """What the undecided comparisons would have found, and what it takes to decide them."""
-        pairs = [
-            pair
-            for line in lines
-            for pair, verdict in zip(line.pairs(), line.decided, strict=True)
-            if verdict == UNDECIDED
-        ]
-        undecided = [test for pair in pairs if (test := t_test(*pair)) and test.sd]
-        if not undecided:
-            return []
-        found = [seen(test) for test in undecided]
-        ends = " to ".join(dict.fromkeys(_short(end) for end in (min(found), max(found))))
-        if max(found) > 1 and all(
-            0 <= v <= 1 for pair in pairs for side in pair for v in side.values
-        ):
-            ends = f"{_short(min(found))} or more"  # no two shares differ by more than 1
-        needed = [seeds_needed(test) for test in undecided]
+    def _power(self, lines: list[Line]) -> str:
+        """What the undecided comparisons would have found, and what it takes to decide them; or why
+        that cannot be said."""
+        if "power" in self.stated:
+            return str(_special(self.stated["power"], lines))
+        every = [test for line in lines for test in line.open_tests()]
+        tests = [test for test in every if test and test.sd]
+        if "no_power" in self.stated or not tests:
+            return f"power: not known, {self.stated.get('no_power') or _why(lines, every)}"
+        found = [seen(test) for test in tests]
+        ends = "differences of " + " to ".join(
+            dict.fromkeys(_short(end) for end in (min(found), max(found)))
+        )
+        sides = [side for line in lines for side in line.sides.values()]
+        shares = all(0 <= value <= 1 for side in sides for value in side.by_seed.values())
+        if max(found) > 1 and shares and any(side.by_seed for side in sides):
+            # no two shares differ by more than 1
+            ends = (
+                f"differences of {_short(min(found))} or more"
+                if min(found) < 1
+                else "no difference"
+            )
+        needed = [seeds_needed(test) for test in tests]
         counts = sorted(n for n in needed if n is not None)
         many = f"more than {MOST_SEEDS}" if None in needed else ""
         seeds = " to ".join(dict.fromkeys([*map(str, counts[:1]), many or str(counts[-1])]))
-        return [
-            f"of what is undecided, differences of {ends} would be found in 80 % of cases; those "
-            f"found here take {seeds} seeds"
-        ]
+        without = f" ({every.count(None)} of {len(every)} have no values by seed)"
+        return (
+            f"power: of what is undecided, {ends} would be found in 80 % of cases; those found "
+            f"here take {seeds} seeds{without * (None in every)}"
+        )
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> list[Line]:
         """The lines of the cell, with their sides read."""
         lines = self.stated.get("lines", [{}])
         groups = [self.claims.groups[each] for each in lines if isinstance(each, str)] or [lines]
+        read: list[tuple[Query, dict[str, Side]]] = []
         for places in product(*groups):
             for stated in _of_each(_merged(self.stated, *places)):
                 sides = {name: _read(stated, side) for name, side in stated["sides"].items()}
                 if "only" not in stated or _special(stated["only"], sides):
-                    names = _special(stated["names"], sides) if "names" in stated else {}
-                    yield Line(stated, sides, names)
+                    read.append((stated, sides))
+        # Of differences that are tested together, p is corrected over all lines.
+        places_of = [(sides, name) for stated, sides in read for name in _tested(stated)]
+        corrected = with_holm([sides[name] for sides, name in places_of])
+        for (sides, name), side in zip(places_of, corrected, strict=True):
+            sides[name] = side
+        return [
+            Line(stated, sides, _special(stated["names"], sides) if "names" in stated else {})
+            for stated, sides in read
+        ]
 
     def _text(self, lines: list[Line]) -> str:
         """The cell, where ``{undecided}`` names the lines that are."""
@@ -244,12 +312,8 @@ class Claims(list[Claim]):
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Heads and rows, numbered."""
-        rows = []
-        for number, claim in enumerate(self, 1):
-            measured, verdict = claim.find()
-            runs = ", ".join(f"[{run}](#run-{run})" for run in claim.runs)
-            rows.append([str(number), claim.words, claim.where, measured, runs, f"**{verdict}**"])
-        return ["", "claim", "in the paper", "measured here", "run", "verdict"], rows
+        heads = ["", "claim", "in the paper", "measured here", "run", "verdict"]
+        return heads, [claim.row(number) for number, claim in enumerate(self, 1)]
 
     def rely(self) -> list[str]:
         """What readers can rely on: sentences of claims, with their verdict.
@@ -274,6 +338,21 @@ class Claims(list[Claim]):
 
 def _short(number: float) -> str:
     return f"{number:.0f}" if number >= 10 else f"{number:.2g}"
+
+
+def _tested(stated: Query) -> list[str]:
+    return list(chain(*stated.get("tests", [])))
+
+
+def _why(lines: list[Line], undecided: list[TTest | None]) -> str:
+    """No test has a power, of the lines of an undecided claim."""
+    if any("count" in line.stated for line in lines):
+        return "a count"
+    if undecided:
+        return "the file has no values by seed"
+    if any(line.decided for line in lines):
+        return "all comparisons are decided, and differ"
+    return "all is at the floor or the ceiling"
 
 
 def _special(name: str, *arguments: Any) -> Any:

@@ -11,13 +11,16 @@ from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.stats import f as f_distribution, spearmanr
 
 from docs.claims.evaluate import Claim, Line
 from docs.generalise_results import read_out
 from docs.phase_results import SURE, share
 from docs.verdicts import (
+    LEVEL,
     NOT,
+    POWER,
     REPRODUCED,
     UNDECIDED,
     Row,
@@ -26,13 +29,13 @@ from docs.verdicts import (
     by_count,
     by_tests,
     compared,
-    decided,
     exactly,
     of_parts,
     points,
     side_of,
     spread,
     sure,
+    with_seeds,
 )
 from interp_compose.papers.carma.paper import paper_numbers
 
@@ -75,20 +78,10 @@ def alike(claim: Claim, lines: Lines) -> bool:
     return min(line.names["r"] for line in lines) > 0.9
 
 
-def gains_of_tasks(sides: Sides) -> Names:
-    """Layer by layer, the gain on one task and on the other."""
-    both = list(zip(sides["idm"].rows, sides["sst"].rows, strict=True))
-    columns = ("difference", "ci_low", "ci_high")
-    verdicts = [compared(side_of(sst, *columns), side_of(idm, *columns)) for idm, sst in both]
-    n = sum(idm["difference"] > sst["difference"] for idm, sst in both)
-    overlaps = verdicts.count(UNDECIDED)
-    return {"n": n, "total": len(both), "overlaps": overlaps, "verdict": agreed(verdicts)}
-
-
 def within_one_point(claim: Claim, lines: Lines) -> str:
     """Comparable: the interval holds 0 and ends within one point of it."""
     gain = lines[0].sides["gain"]
-    if compared(exactly(0), gain) != UNDECIDED:
+    if lines[0].decided != [UNDECIDED]:
         return NOT
     return REPRODUCED if max(abs(gain.low), abs(gain.high)) < 1 else UNDECIDED
 
@@ -100,6 +93,29 @@ def spreads(sides: Sides) -> Names:
     below = float(f_distribution.cdf((carma / plain) ** 2, freedom, freedom))
     p = 2 * min(below, 1 - below)
     return {"p": p, "verdict": UNDECIDED if p >= 0.05 else REPRODUCED if carma < plain else NOT}
+
+
+def ratio_power(ratio: float, n: int) -> float:
+    """Of an F test of two variances of ``n`` values each, two-sided at 5 %, where one standard
+    deviation is so many times the other."""
+    low, high = f_distribution.ppf([LEVEL / 2, 1 - LEVEL / 2], n - 1, n - 1)
+    below, above = f_distribution.cdf([low / ratio**2, high / ratio**2], n - 1, n - 1)
+    return float(below + 1 - above)
+
+
+def ratios_seen(lines: Lines) -> str:
+    """What the F tests would have found, and how many seeds find the ratios found."""
+    rows = [(line.sides["plain"]["sd"], line.sides["carma"]) for line in lines]
+    n = rows[0][1]["n_seeds"]
+    least = brentq(lambda ratio: ratio_power(ratio, n) - POWER, 1, 1e3)
+    ratios = [max(plain / carma["sd"], carma["sd"] / plain) for plain, carma in rows]
+    needed = [
+        next(n for n in range(2, 10_000) if ratio_power(ratio, n) >= POWER) for ratio in ratios
+    ]
+    return (
+        f"power: of standard deviations, one {least:.1f} times the other would be found in 80 % of "
+        f"cases; the ratios found here take {min(needed)} to {max(needed)} seeds"
+    )
 
 
 def drift(sides: Sides) -> Names:
@@ -189,8 +205,9 @@ def in_three_phases(claim: Claim, lines: Lines) -> str:
 def parts(sides: Sides) -> Names:
     """The cells with commutativity are at smaller starts (a larger γ) on average."""
     without, commutes = sides["without"], sides["with"]
-    if not commutes.rows:
-        return {"means": "", "verdict": NOT}
+    rates = {cell["init_rate"] for side in sides.values() for cell in side.rows}
+    if not commutes.rows:  # in two γ or fewer a second part can have been missed
+        return {"means": "", "verdict": NOT if len(rates) > 2 else UNDECIDED}
     means = f"; mean γ {without:.2f} and {commutes:.2f}"
     return {"means": means, "verdict": REPRODUCED if commutes.mean > without.mean else NOT}
 
@@ -344,18 +361,17 @@ def key_factor(claim: Claim, lines: Lines) -> bool:
 
 def helped_by_known_sums(claim: Claim, lines: Lines) -> str:
     """Against it: runs are right where seen pairs add the same, and only there."""
-    helped = (compared(line.sides["new"], line.sides["known"]) for line in lines)
+    helped = [verdict for line in lines for verdict in line.decided]
     return agreed(NOT if verdict == REPRODUCED else UNDECIDED for verdict in helped)
 
 
 def fitted_as_fast(claim: Claim, lines: Lines) -> str:
     """Means within a tenth of each other; not so where five groups take longer."""
-    slower = decided([(line.sides["none"], line.sides["five"]) for line in lines])
     verdicts = []
-    for line, verdict in zip(lines, slower, strict=True):
+    for line in lines:
         means = [cell.mean for cell in line.sides.values()]
         near = REPRODUCED if max(means) / min(means) <= 1.1 else UNDECIDED
-        verdicts.append(NOT if verdict == REPRODUCED else near)
+        verdicts.append(NOT if line.decided == [REPRODUCED] else near)
     return agreed(verdicts)
 
 
@@ -366,20 +382,15 @@ def cost(sides: Sides) -> Names:
 
 def slowed(sides: Sides) -> Names:
     """What five groups cost each start."""
-    pairs = {name: (sides[f"{name}_0"], sides[f"{name}_5"]) for name in ("large", "small")}
-    return {
-        **{name: five.mean - none.mean for name, (none, five) in pairs.items()},
-        **{"pairs": pairs},
-    }
+    starts = ("large", "small")
+    return {name: sides[f"{name}_5"].mean - sides[f"{name}_0"].mean for name in starts}
 
 
 def large_start_unslowed(claim: Claim, lines: Lines) -> str:
     """The small start is slowed, and the large one is not shown to be; at each depth."""
-    pairs = [pair for line in lines for pair in line.names["pairs"].values()]
-    verdicts = [verdict == REPRODUCED for verdict in decided(pairs)]
-    by_line = zip(verdicts[::2], verdicts[1::2], strict=True)
+    verdicts = [[verdict == REPRODUCED for verdict in line.decided] for line in lines]
     return agreed(
-        UNDECIDED if large == small else NOT if large else REPRODUCED for large, small in by_line
+        UNDECIDED if large == small else NOT if large else REPRODUCED for large, small in verdicts
     )
 
 
@@ -404,12 +415,6 @@ def later_in_pre(claim: Claim, lines: Lines) -> bool:
     return later == [True, False]
 
 
-def study_verdict(sides: Sides) -> Names:
-    """The study's own."""
-    verdict = sides["triangles"]["verdict"]
-    return {"verdict": {"shown": REPRODUCED, "absent": NOT}.get(verdict, UNDECIDED)}
-
-
 def holes(sides: Sides) -> Names:
     """Seeds with wrong sums: all of the one setting, none of the other."""
     names: Names = {}
@@ -423,18 +428,55 @@ def holes(sides: Sides) -> Names:
     return {**names, "verdict": NOT if none else holds}
 
 
+def epochs(sides: Sides) -> Names:
+    """The steps of an epoch of each side's training set; steps are counted at an epoch's end."""
+    first = {name: side.rows[0] for name, side in sides.items()}
+    return {
+        f"{name}_epoch": row["steps_to_fit"] / row["epochs_to_fit"] for name, row in first.items()
+    }
+
+
+def one_epoch_is_longer(claim: Claim, lines: Lines) -> bool:
+    """An epoch of the most data has more steps than less data take: what is faster is not told."""
+    return bool(lines[0].names["most_epoch"] > lines[0].sides["more"].high)
+
+
+def gaps(sides: Sides) -> Names:
+    """Of each setting, the loss of held-out text less that of training text, by seed."""
+    names: Names = {}
+    for setting in ("large", "small"):
+        held_out, train = sides[f"{setting}_held_out"], sides[f"{setting}_train"]
+        gap = {seed: loss - train.by_seed[seed] for seed, loss in held_out.by_seed.items()}
+        names[setting] = with_seeds(spread(gap.values(), held_out.rows), gap)
+    return names
+
+
 # LRF
 
 
 def cuts(sides: Sides) -> Names:
     """Rule 4, of the layers and what each reads: that cut out, fewer are right in every seed."""
-    places: dict[str, list[float]] = {}
-    for row, left in zip(sides["cuts"].rows, sides["cuts"].values, strict=True):
+    rows: dict[str, list[Row]] = {}
+    for row in sides["cuts"].rows:
         place = f"{row['stack']} block {row['layers']} without {read_out(row['earlier'])}"
-        places.setdefault(place, []).append(left)
-    fewer = sum(max(left) < 1 for left in places.values())
-    text = ", ".join(f"{place} {spread(left):seeds}" for place, left in places.items())
-    names = {"n": fewer, "total": len(places), "places": text}
-    if min(map(len, places.values())) > 1:
+        rows.setdefault(place, []).append(row)
+    places = {
+        place: spread([row["n_right"] / row["n_clean"] for row in of_place], tuple(of_place))
+        for place, of_place in rows.items()
+    }
+    fewer = sum(left.high < 1 for left in places.values())
+    text = ", ".join(f"{place} {left:seeds}" for place, left in places.items())
+    names: Names = {"n": fewer, "total": len(places), "places": text}
+    if min(len(left.rows) for left in places.values()) > 1:
         names["verdict"] = by_count(fewer, len(places))
+        names["open"] = [
+            (
+                with_seeds(
+                    left, {row["seed"]: v for row, v in zip(left.rows, left.values, strict=True)}
+                ),
+                exactly(1),
+            )
+            for left in places.values()
+            if left.high >= 1
+        ]
     return names
