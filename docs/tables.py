@@ -39,6 +39,7 @@ from docs.measured import RESULTS, Cell, Table, frame, listed, markdown, table
 from interp_compose.cli import COMMANDS, ON_RESULTS, _parsed, main as interp_compose
 from interp_compose.papers.complexity.studies.anchors.grid import run_of
 from interp_compose.papers.complexity.studies.anchors.run import PhaseRun
+from interp_compose.studies.cap.reading import ABOVE, BELOW, NEAR, READINGS, Reading
 from interp_compose.studies.core.grid import numbers
 from interp_compose.tasks.mini import idm as mini_idm, sst as mini_sst
 from interp_compose.tasks.prompts import PAPER_MODELS, TEMPLATES
@@ -408,7 +409,36 @@ TABLES: dict[str, Callable[[], Table]] = {
     "carma_watched": partial(carma_results.watched, "mini-idm"),
 }
 """Files of one table, without their ending."""
+NEAR_CLEAN: Final = (NEAR, ABOVE)
+
+
+def cap_readings() -> str:
+    """What each pattern of differences means, as the summary of a curve says it."""
+    rows = [
+        [
+            "near" if one.mean == NEAR_CLEAN else "below",
+            _alone(one),
+            {0: "any", 1: f"{' or '.join(one.spans)}", 2: "not below"}[len(one.spans)]
+            if one.spans != (BELOW, NEAR)
+            else "not above",
+            one.meaning.replace("{unit}", "word").replace("{which}", "that token"),
+        ]
+        for one in READINGS
+    ]
+    heads = ["`mean` against clean", "one token alone against clean", "spans against `mean`"]
+    return markdown([*heads, "what it means"], rows)
+
+
+def _alone(one: Reading) -> str:
+    """How the better of the first and the last token does."""
+    near = "near, both" if one.which else "near, of either"
+    kept = {(): "", (ABOVE,): ", and below `mean`", (BELOW,): ", but above `mean`"}
+    text = {(): "any", (BELOW,): "below, both"}.get(one.alone, near)
+    return text + kept.get(one.kept, ", not apart from `mean`")
+
+
 FILES: dict[str, Callable[[], str]] = {
+    "cap_readings.md": cap_readings,
     **{f"{name}.md": partial(alone, rows) for name, rows in TABLES.items()},
     **{f"{name}_help.txt": partial(help_of, name) for name in (*COMMANDS, *ON_RESULTS)},
     **of_codes(),

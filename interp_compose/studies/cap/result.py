@@ -61,10 +61,6 @@ POOLINGS: Final = ("mean", "max", "sum")
 STRADDLING: Final = "straddling"
 CONTROLS: Final = ("last", "first", STRADDLING, "shuffled")
 
-IN_WORDS: Final = {
-    STRADDLING: "the same spans one token off",
-    "shuffled": "units of the same sizes at random places",
-}
 EXACT: Final = "McNemar's exact test"
 PAIRED_T: Final = "the paired t test"
 ALONE: Final = "without a free unit of one token next to them"
@@ -369,38 +365,10 @@ class CapCurve(StudyResult):
         return figures
 
     def sentences(self) -> list[str]:
-        """The clean accuracy, the layer that leaves least, and what other spans leave there."""
-        value = self._value
-        unit, test = ("", EXACT) if value == "accuracy" else (" nats an answer", PAIRED_T)
-        head = f"{self._head()[1].capitalize()}, the clean model; {INTERVALS}."
-        if unit and len(self.clean) == 1:
-            return [head]
-        name, *others = dict.fromkeys(self.frame["pooling"])
-        worst = self.differences(name, value=value).nsmallest(1, "difference").iloc[0].to_dict()
-        place = (self.frame["layer"] == worst["layer"]) & (self.frame["pooling"] == name)
-        if unit:
-            left = f"{self.frame.loc[place, value].item():.3f}{unit}"
-        else:
-            left = interval(*self.frame.loc[place, ["accuracy", "ci_low", "ci_high"]].iloc[0])
-        ends = ["difference", "ci_low", "ci_high"]
-        change = interval(*(worst[end] for end in ends), sign=True)
-        sentences = [
-            head,
-            f"Pooling by {name} at layer {worst['layer']}, where least is left, leaves "
-            f"{left}: {change}{unit} against the clean model, paired by example.",
-        ]
-        for control, spans in IN_WORDS.items():
-            if control not in others:
-                continue
-            rows = self.differences(name, control, value=value)
-            rows = rows[rows["layer"] == worst["layer"]]
-            change = interval(*rows[ends].iloc[0], sign=True)
-            sentences.append(
-                f"Beside the control {control}, {spans}, {name} is "
-                f"{change}{unit} (the interval is not corrected; {test}, by Holm over "
-                f"layers: p {probability(rows['p_holm'].item())})."
-            )
-        return sentences
+        """What pooling costs, whether one vector per unit suffices, and the clean accuracy."""
+        from interp_compose.studies.cap.reading import answers
+
+        return [*answers(self), f"{self._head()[1].capitalize()}, the clean model; {INTERVALS}."]
 
     def _examples(self) -> Examples:
         tokens = self.frames.get("tokens", TOKENS.of(()))
@@ -454,7 +422,7 @@ class CapCurve(StudyResult):
         names = list(dict.fromkeys(self.frame["pooling"]))
         pooled = with_controls_named("accuracy with units pooled", names, CONTROLS)
         table = crossed_table(self.frame, "pooling", "accuracy", ">10.3f")
-        lines = [*self._head(), pooled, *table]
+        lines = [*self._head(), *self.sentences()[:-1], "", pooled, *table]
         if self._value == "target_logprob":
             value = float(self.clean["target_logprob"].mean())
             lines += ["", f"mean log-probability of the answer (nats), clean {value:.3f}"]

@@ -152,17 +152,17 @@ def report_page(
         figures: the result's.
         pictures: each of them as a PNG.
     """
-    head = result.head()
+    head, sentences = result.head(), result.sentences()
     lines = [
         line
         for line in result.summary().splitlines()
-        if not line.startswith("! ") and not (line and line in head)
+        if not line.startswith("! ") and not (line and (line in head or line in sentences))
     ]
     parts = {
         "title": title_of(type(result)),
         "head": head,
         "notes": result.notes,
-        "sentences": result.sentences(),
+        "sentences": sentences,
         "summary": "\n".join(lines).strip("\n").splitlines(),
         "figures": _pictures(result, figures, pictures),
         "sections": result._sections(),
