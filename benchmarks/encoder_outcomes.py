@@ -38,3 +38,10 @@ def words_of_some_codes(words: pd.DataFrame) -> pd.DataFrame:
         codes = full.nlargest(SHOWN, "weight")["code"]
         parts.append(rows[rows["code"].isin(codes)])
     return pd.concat(parts) if parts else words
+
+
+def sememes_by_seed(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of each model and seed, side and source, the means over words."""
+    place = ["model", "seed", "side", "source"]
+    means = rows.groupby(place, sort=False)[["r_precision", "precision", "recall"]].mean()
+    return means.reset_index()
