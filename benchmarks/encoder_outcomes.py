@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import pandas as pd
 
+from interp_compose.papers.cat.studies.encoders.result import SAME_WORDS
+
 SHOWN: Final = 12
 """Codes of which the words are kept."""
 
@@ -45,3 +47,9 @@ def sememes_by_seed(rows: pd.DataFrame) -> pd.DataFrame:
     place = ["model", "seed", "side", "source"]
     means = rows.groupby(place, sort=False)[["r_precision", "precision", "recall"]].mean()
     return means.reset_index()
+
+
+def of_same_words(scores: pd.DataFrame) -> pd.DataFrame:
+    """Each seed's values of pairs that differ in the order of their words alone."""
+    rows: pd.DataFrame = scores[scores["subset"].str.endswith(SAME_WORDS)]
+    return rows

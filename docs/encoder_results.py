@@ -32,10 +32,16 @@ SHOWN: Final = (
     ("pearson", "mirror", "mean"),
 )
 CLASSIFIED: Final = {
-    "paws-qqp": (("accuracy", "all", "cls"), ("accuracy", "label 0", "cls")),
+    "paws-qqp": (
+        ("accuracy", "all", "cls"),
+        ("accuracy", "label 0", "cls"),
+        ("specificity", "same words", "cls"),
+        ("balanced_accuracy", "same words", "cls"),
+        ("auc", "same words", "cls"),
+    ),
     "sst": (("accuracy", "all", "cls"), ("accuracy", "all", "mean")),
 }
-"""Metric, subset and embedding of the columns of a task."""
+"""Metric, subset and embedding of the columns of a task, as far as a file has them."""
 
 
 def scores(name: str) -> Table:
