@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import pandas as pd
 
+from interp_compose.papers.cat.studies.encoders.result import SAME_WORDS
+
 SHOWN: Final = 12
 """Codes of which the words are kept."""
 
@@ -38,3 +40,16 @@ def words_of_some_codes(words: pd.DataFrame) -> pd.DataFrame:
         codes = full.nlargest(SHOWN, "weight")["code"]
         parts.append(rows[rows["code"].isin(codes)])
     return pd.concat(parts) if parts else words
+
+
+def sememes_by_seed(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of each model and seed, side and source, the means over words."""
+    place = ["model", "seed", "side", "source"]
+    means = rows.groupby(place, sort=False)[["r_precision", "precision", "recall"]].mean()
+    return means.reset_index()
+
+
+def of_same_words(scores: pd.DataFrame) -> pd.DataFrame:
+    """Each seed's values of pairs that differ in the order of their words alone."""
+    rows: pd.DataFrame = scores[scores["subset"].str.endswith(SAME_WORDS)]
+    return rows

@@ -32,10 +32,16 @@ SHOWN: Final = (
     ("pearson", "mirror", "mean"),
 )
 CLASSIFIED: Final = {
-    "paws-qqp": (("accuracy", "all", "cls"), ("accuracy", "label 0", "cls")),
+    "paws-qqp": (
+        ("accuracy", "all", "cls"),
+        ("accuracy", "label 0", "cls"),
+        ("specificity", "same words", "cls"),
+        ("balanced_accuracy", "same words", "cls"),
+        ("auc", "same words", "cls"),
+    ),
     "sst": (("accuracy", "all", "cls"), ("accuracy", "all", "mean")),
 }
-"""Metric, subset and embedding of the columns of a task."""
+"""Metric, subset and embedding of the columns of a task, as far as a file has them."""
 
 
 def scores(name: str) -> Table:
@@ -209,6 +215,24 @@ def complexity(name: str) -> Table:
     by = {"matrix": "`{matrix}`"}
     columns = {"{head}: {model}": "{value:.3f}"}
     return pivot(together(values, "head", "model"), by, ["head", "model"], columns)
+
+
+def toy_codes() -> Table:
+    """A row per loss, of words that guided: what codes name, before the first step and after the
+    last."""
+    rows = frame("toy_codes", "runs")
+    first = rows["setting"].iloc[0]  # all settings with RMSNorm begin alike
+    before = rows[(rows["step"] == 0) & (rows["setting"] == first)]
+    after = rows[rows["step"] > 0]
+    shown = pd.concat([before.assign(setting="none (before training)"), after])
+    columns: Columns = {
+        "loss": "{setting}",
+        "R-precision": "{r_precision:.3f}",
+        "right codes with a weight, %": "{right_codes:.1points}",
+        "words without any code, %": "{without_codes:.1points}",
+        "codes a word": "{codes_per_word:.0f}",
+    }
+    return table(over(shown, ["setting"]), columns)
 
 
 CAT_LOSSES = ("guided", "sparsity", "reconstruction", "sufficiency", "nuance")

@@ -390,6 +390,7 @@ TABLES: dict[str, Callable[[], Table]] = {
     "encoder_steps": encoder_results.steps,
     "encoder_memory": encoder_results.memory,
     "every_block": encoder_results.every_block,
+    "toy_codes": encoder_results.toy_codes,
     "cat_pooled": partial(encoder_results.words_pooled, "cat_pooled", "mean"),
     "cat_complexity": partial(encoder_results.complexity, "cat_pooled"),
     "cat_printed": cat_paper.printed,

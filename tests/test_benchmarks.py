@@ -39,6 +39,7 @@ from benchmarks import (
 from benchmarks.carma_outcomes import gain_by_layer
 from benchmarks.common import plain_rows, spread_of
 from benchmarks.sequence_outcomes import over_seeds, with_known
+from benchmarks.toy_codes import SETTINGS, drawn_sememes, measured as toy_codes, named
 from benchmarks.transplant_outcomes import over_models
 from benchmarks.unseen_pairs import seen_sums, shares
 from benchmarks.unseen_sum import SHIFTS, task_of
@@ -101,6 +102,34 @@ def test_a_benchmark_takes_options_that_can_be_told() -> None:
     for name in speed.BENCHMARKS:
         for option, default in speed.taken(name).items():
             assert isinstance(default, (str, int, tuple)), f"{name}: {option}"
+
+
+def test_what_codes_of_random_words_name_is_counted_by_hand() -> None:
+    weights = torch.tensor([[0.0, 2, 1, 3], [0, 0, 0, 0], [5, 0, 4, 0]])
+    sememes = torch.tensor([[0, 1, 0, 1], [1, 0, 0, 0], [1, 1, 0, 0]]).bool()
+    assert named(weights, sememes) == {
+        "r_precision": pytest.approx((1 + 0 + 1 / 2) / 3),  # a code of weight 0 names nothing
+        "right_codes": 3 / 5,
+        "without_codes": pytest.approx(1 / 3),
+        "codes_per_word": pytest.approx(5 / 3),
+    }
+    drawn = drawn_sememes(300, 20, torch.Generator().manual_seed(0))
+    assert set(drawn.sum(dim=1).tolist()) == {1, 2, 3, 4}
+    counts = drawn.sum(dim=0)
+    assert int(counts[0]) > int(counts[10]) > 0
+
+
+def test_codes_of_random_words_name_sememes_where_a_term_asks_for_it() -> None:
+    sizes = {"n_words": 20, "d_model": 16, "n_codes": 30}
+    rows = pd.DataFrame(toy_codes([3, 4], **sizes, steps=60, lr=3e-3)["runs"])
+    assert len(rows) == len(SETTINGS) * 2 * 2
+    after = rows[rows["step"] == 60].set_index(["setting", "seed"])["r_precision"]
+    for seed in (3, 4):
+        assert after["eq. 4 and right sememes", seed] > after["eq. 4", seed] + 0.2
+    before = rows[rows["step"] == 0].set_index(["setting", "seed"])
+    with_norm = ["eq. 4, first term", "eq. 4", "eq. 4 and right sememes"]
+    for name in with_norm[1:]:  # the same words and weights
+        assert before.loc[(name, 3)].equals(before.loc[(with_norm[0], 3)])
 
 
 def test_answers_to_unseen_pairs_are_told_apart_by_what_they_add() -> None:

@@ -25,7 +25,7 @@ from interp_compose.tasks.rows import (
 from interp_compose.tasks.shown_task import ShownTask
 
 FILE_KINDS = (".tsv", ".jsonl")
-RESERVED_SUBSETS = ("all", "mirror")  # formed where pairs are measured
+RESERVED_SUBSETS = ("all", "mirror", "same words")  # formed where pairs are measured
 SPLITS = ("train", "test")
 
 
@@ -159,8 +159,8 @@ def read_pair(row: Any, where: str) -> Pair:
     row = KEYS.row(row, where, "a Pair (ic.load_pairs)")
     if row.get("subset") in RESERVED_SUBSETS:
         raise DataFormatError(
-            f"{where} has {cell(row, 'subset')}; all pairs and the mirror pairs are measured "
-            "anyway: give your subset another name"
+            f"{where} has {cell(row, 'subset')}, a name of pairs that studies choose themselves "
+            f"({', '.join(RESERVED_SUBSETS)}): give your subset another name"
         )
     if "score" in row and "label" in row:
         raise DataFormatError(

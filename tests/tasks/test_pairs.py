@@ -163,8 +163,14 @@ BAD: list[tuple[Any, str]] = [
     (None, "is None; expected a Pair"),
     (GOOD | {"subset": 5}, "has 5 as its subset; give a text, or leave it out"),
     (GOOD | {"subset": " "}, "has ' ' as its subset; give a text, or leave it out"),
-    (GOOD | {"subset": "all"}, "has 'all' as its subset; all pairs and the mirror pairs are"),
-    (GOOD | {"subset": "mirror"}, "has 'mirror' as its subset; all pairs and the mirror pairs"),
+    *(
+        (
+            GOOD | {"subset": name},
+            f"has '{name}' as its subset, a name of pairs that studies choose themselves (all, "
+            "mirror, same words): give your subset another name",
+        )
+        for name in ("all", "mirror", "same words")
+    ),
     (GOOD | {"tree1": 5}, "has 5 as its tree1; give a text, or leave it out"),
     (GOOD | {"tree2": ["NP"]}, "has ['NP'] as its tree2; give a text, or leave it out"),
     (GOOD, "repeats {first}: 'water body' and 'body water'; keep one of the two"),

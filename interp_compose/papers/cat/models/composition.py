@@ -18,7 +18,7 @@ from transformer_lens.hook_points import HookPoint
 
 from interp_compose.models.parts import Attention
 
-CodeNorm = Literal["rms", "unit"]
+CodeNorm = Literal["rms", "unit", "none"]
 EPSILON: Final = 1e-12
 """ε of RMSNorm: a row without any code stays 0; a mean square of one code is above 1e-6."""
 
@@ -34,12 +34,14 @@ class Composition(nn.Module):
 
     The norm of a row's weights is √n_codes then, and a step of the codebook moves the sums of all
     rows as many times as far as one of its codes. With ``norm="unit"`` codes are summed with
-    O / √n_codes, of the norm 1: the same functions, of a W_V that is as many times as large.
+    O / √n_codes, of the norm 1: the same functions, of a W_V that is as many times as large. With
+    ``norm="none"``, a control that the paper does not have, O is ReLU(cos(h W_Q, e W_K)) itself.
     """
 
     def __init__(self, d_model: int, n_codes: int, norm: CodeNorm = "rms") -> None:
         super().__init__()
-        self.scale = 1.0 if norm == "rms" else n_codes**-0.5
+        self.is_normed = norm != "none"
+        self.scale = n_codes**-0.5 if norm == "unit" else 1.0
         self.codebook = nn.Parameter(torch.zeros(n_codes, d_model))
         self.W_Q = nn.Parameter(torch.zeros(d_model, d_model))
         self.W_K = nn.Parameter(torch.zeros(d_model, d_model))
@@ -50,11 +52,15 @@ class Composition(nn.Module):
         self, h: Float[Tensor, "batch pos d_model"]
     ) -> tuple[Float[Tensor, "batch pos code"], Float[Tensor, "batch pos d_model"]]:
         """O, and h_comp."""
-        queries = normalize(linear(h, self.W_Q.mT), dim=-1)  # [batch pos d_model], of length 1
-        keys = normalize(linear(self.codebook, self.W_K.mT), dim=-1)  # [code d_model], of length 1
-        cosines = self.hook_cosines(linear(queries, keys))  # [batch pos code]
-        weights = self.hook_codes(code_weights(cosines))  # O
+        cosines = self.hook_cosines(self.cosines(h))  # [batch pos code]
+        weights = self.hook_codes(code_weights(cosines) if self.is_normed else relu(cosines))  # O
         return weights, weights @ (self.scale * linear(self.codebook, self.W_V.mT))  # eq. 2
+
+    def cosines(self, h: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch code"]:
+        """cos(h W_Q, e W_K) of each vector and each code e."""
+        queries = normalize(linear(h, self.W_Q.mT), dim=-1)  # [... d_model], of length 1
+        keys = normalize(linear(self.codebook, self.W_K.mT), dim=-1)  # [code d_model], of length 1
+        return linear(queries, keys)
 
 
 class DenseComposition(nn.Module):

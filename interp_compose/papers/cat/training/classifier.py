@@ -145,16 +145,25 @@ class Classification:
         return {"evaluations": [{"accuracy": value, "n": len(target)}]}
 
 
-@torch.no_grad()
 def predictions(model: nn.Module, inputs: Inputs, targets: Targets) -> Float[np.ndarray, "example"]:
     """The class, or the score, that a model predicts of each example.
 
     Raises:
         NonFiniteError: an output is NaN or infinite.
     """
+    return targets.decoded(outputs_of(model, inputs, targets.width))
+
+
+@torch.no_grad()
+def outputs_of(model: nn.Module, inputs: Inputs, width: int) -> Float[Tensor, "example out"]:
+    """What a model gives of each example: the logits of ``width`` classes, or a score.
+
+    Raises:
+        NonFiniteError: an output is NaN or infinite.
+    """
     device = next(model.parameters()).device
     order = np.argsort(inputs.lengths, kind="stable")
-    values = np.zeros(len(order))
+    values = torch.zeros(len(order), width)
     for first in range(0, len(order), EVALUATED):
         indices = order[first : first + EVALUATED]
         outputs = model(*(one.to(device) for one in inputs.batch(indices)))
@@ -162,5 +171,5 @@ def predictions(model: nn.Module, inputs: Inputs, targets: Targets) -> Float[np.
             raise NonFiniteError(
                 "outputs of the classifier are NaN or infinite; lower the learning rate"
             )
-        values[indices] = targets.decoded(outputs)
+        values[torch.from_numpy(indices)] = outputs.float().cpu()
     return values

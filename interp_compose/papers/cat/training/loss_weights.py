@@ -12,7 +12,8 @@ Nuance = Literal["difference", "as-printed"]
 
 @dataclass(frozen=True, kw_only=True)
 class LossWeights(Settings):
-    """What each of CAT's losses counts in the sum; the paper's are all 1."""
+    """What each of CAT's losses counts in the sum; the paper's are all 1, but for the one that it
+    does not have."""
 
     masked: float = 1.0
     """Weight of masked words, read from the contextual vectors (BERT's first task)."""
@@ -20,6 +21,10 @@ class LossWeights(Settings):
     """Weight of whether the second part follows (its second task)."""
     guided: float = 1.0
     """Weight of the attention to wrong sememes (CAT, eq. 4, first term)."""
+    guided_positive: float = 0.0
+    """Weight of a term for right sememes that eq. 4 lacks, which is smallest without any code: the
+    cross-entropy of a word's sememes and the softmax of its cosines with codes. Not the paper's; 0
+    leaves it out."""
     sparsity: float = 1.0
     """Weight of the L1 norm of the attention to codes (eq. 4, second term)."""
     reconstruction: float = 1.0

@@ -17,6 +17,7 @@ from torch.nn.functional import cross_entropy
 from interp_compose._public import public
 from interp_compose.errors import NonFiniteError, OptionError
 from interp_compose.papers.cat.models.bert import BlockOutput, SmallEncoder
+from interp_compose.papers.cat.models.composition import same_word, word_means
 from interp_compose.papers.cat.text.wordpiece import WordPieces
 from interp_compose.papers.cat.training.loss_weights import LossWeights
 from interp_compose.papers.cat.training.revival import Revival
@@ -33,11 +34,15 @@ TERMS: Final = {
     "masked": "the loss of masked tokens",
     "next": "the loss of next sentences",
     "guided": "guided decomposition",
+    "guided_positive": "right sememes",
     "sparsity": "the sparsity of codes",
     "reconstruction": "reconstruction consistency",
     "sufficiency": "semantic sufficiency",
     "nuance": "nuance minimisation",
 }
+TEMPERATURE: Final = 0.1
+"""τ of the softmax over cosines, which lie from −1 to 1; the one of many contrastive losses of
+cosines (Chen et al. 2020, SimCLR, Table 5). Set once, and not tuned here."""
 
 
 @public
@@ -66,12 +71,39 @@ def guided_loss(
 
     The paper sums over the words of a sentence; a mean over those that are annotated does not
     depend on how many they are. Codes beyond the sememes are wrong for every word.
+
+    Eq. 4 is smallest where a word has no code at all, whatever its sememes:
+
+    1. O = RMSNorm(ReLU(z)) ≥ 0 and 1 − s ≥ 0, so that both of its terms are sums of numbers ≥ 0.
+    2. At O = 0 both are 0, and nowhere else, since the second is ΣO over the number of codes.
+    3. ReLU is flat below 0: a right code with z < 0 has no weight, and no gradient by which it
+       could get one.
+
+    :func:`guided_positive_loss` is a term that it lacks.
     """
     n, n_codes = weights.shape
     wrong = torch.ones((n, n_codes), dtype=torch.bool, device=weights.device)
     wrong[:, : sememes.shape[1]] = ~sememes
     # eq. 4, first term, of each word: [word]
     of_word = (weights * wrong).sum(dim=1) / wrong.sum(dim=1).clamp(min=1)
+    return of_word.sum() / max(n, 1)
+
+
+def guided_positive_loss(
+    cosines: Float[Tensor, "word code"], sememes: Bool[Tensor, "word sememe"]
+) -> Float[Tensor, ""]:
+    """−1/|s| Σ_{j ∈ s} log softmax_j(z / τ), with z = cos(h W_Q, e W_K) and s a word's sememes: a
+    cross-entropy (nats), the mean over words. Not the paper's.
+
+    It reads cosines, not weights O, and so moves right codes that have none (see
+    :func:`guided_loss`). τ = 0.1 (:data:`TEMPERATURE`). A word without sememes counts 0.
+    """
+    n, n_codes = cosines.shape
+    right = cosines.new_zeros((n, n_codes))
+    right[:, : sememes.shape[1]] = sememes.to(cosines.dtype)
+    # Each right code counts one over the number of the word's: [word code]
+    targets = right / right.sum(dim=1, keepdim=True).clamp(min=1)
+    of_word = -(targets * (cosines / TEMPERATURE).log_softmax(dim=-1)).sum(dim=1)  # [word]
     return of_word.sum() / max(n, 1)
 
 
@@ -157,6 +189,8 @@ class Pretraining:
     @property
     def terms(self) -> Mapping[str, str]:
         names = list(TERMS) if self.composes else self.sums_of_bert
+        if not self.weights.guided_positive:  # the paper's losses: it is not computed
+            names = [name for name in names if name != "guided_positive"]
         return {name: TERMS[name] for name in names}
 
     @property
@@ -226,19 +260,24 @@ class Pretraining:
         share = word_shares(batch.words).to(nuance.dtype)
         zero = masked.new_zeros(())
         used = [one.weights for one in outputs if one.weights is not None]
-        guided = zero
+        guided = guided_positive = zero
         if last.weights is not None and self.lexicon is not None:
             # The rows of O of annotated words: [guided code].
             guided = guided_loss(last.weights.flatten(0, 1)[batch.guided], batch.sememes)
-        return {
+            if self.weights.guided_positive:
+                cosines = _last_cosines(model, last.cont, batch)
+                guided_positive = guided_positive_loss(cosines, batch.sememes)
+        terms = {
             "masked": masked,
             "next": following,
             "guided": guided,
+            "guided_positive": guided_positive,
             "sparsity": sparsity_loss(used, share) if used else zero,
             "reconstruction": reconstruction_loss(last.comp, last.cont, share, self.weights.beta),
             "sufficiency": torch.stack([a + b for a, b in tasks[:3]]).sum(),  # eq. 6
             "nuance": entropy_term(nuance, share) + informed,  # eq. 7
         }
+        return {name: terms[name] for name in self.terms}
 
     def row(self, sums: Mapping[str, float], n: int) -> Row:
         return {name: sums[name] for name in self.terms}
@@ -254,6 +293,17 @@ class Pretraining:
             if not math.isfinite(row["masked_loss"]):
                 raise NonFiniteError(f"the loss of masked tokens is {row['masked_loss']}")
         return scores
+
+
+def _last_cosines(
+    model: SmallEncoder, cont: Float[Tensor, "batch pos d_model"], batch: MaskedBatch
+) -> Float[Tensor, "guided code"]:
+    """z of eq. 2 in the last block, of annotated words: what it made O of."""
+    composition: Any = model.blocks[-1].composition
+    if model.cfg.level == "word":
+        cont = word_means(cont, same_word(batch.words, cont.dtype))
+    cosines: Tensor = composition.cosines(cont.flatten(0, 1)[batch.guided])
+    return cosines
 
 
 def task_losses(

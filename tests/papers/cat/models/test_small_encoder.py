@@ -279,6 +279,30 @@ def test_codes_of_the_norm_one_are_the_same_functions_of_another_w_v() -> None:
     assert block.composition.scale == CAT.n_codes**-0.5
 
 
+@torch.no_grad()
+def test_without_a_norm_weights_are_the_cosines_above_0() -> None:
+    x = torch.randn(2, 3, 6, dtype=torch.float64)
+    plain = Composition(6, 9, norm="none").double()
+    for weight in plain.parameters():
+        weight.data = torch.randn_like(weight)
+    weights, comp = plain(x)
+    codes, W_V = array(plain.codebook), array(plain.W_V)
+    keys = codes @ array(plain.W_K)
+    for row, column in np.ndindex(2, 3):
+        query = array(x[row, column]) @ array(plain.W_Q)
+        cosines = keys @ query / np.linalg.norm(keys, axis=1) / np.linalg.norm(query)
+        o = np.maximum(cosines, 0)
+        np.testing.assert_allclose(array(weights[row, column]), o, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(array(comp[row, column]), o @ codes @ W_V, rtol=1e-9)
+        np.testing.assert_allclose(array(plain.cosines(x[row, column])), cosines, rtol=1e-9)
+    normed = Composition(6, 9).double()
+    normed.load_state_dict(plain.state_dict())
+    np.testing.assert_allclose(array(normed(x)[0]), array(code_weights(plain.cosines(x))), rtol=0)
+    assert not torch.equal(normed(x)[0], weights)
+    block: Any = SmallEncoder(replace(CAT, code_norm="none")).blocks[0]
+    assert (block.composition.is_normed, block.composition.scale) == (False, 1.0)
+
+
 def written_out(cosines: Tensor) -> Tensor:
     """ReLU and RMSNorm, a row that has nothing left over."""
     kept = torch.stack([torch.clamp(one, min=0) for one in cosines])

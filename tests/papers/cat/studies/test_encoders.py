@@ -15,14 +15,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from hypothesis import given, strategies as st
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
 import interp_compose as ic
 from interp_compose.errors import InputError, MissingDataError, ModelError, OptionError
 from interp_compose.papers.cat.studies.encoders import measure as run_file
+from interp_compose.papers.cat.studies.encoders.cosines import have_same_words
 from interp_compose.papers.cat.studies.encoders.result import METRICS
-from interp_compose.papers.cat.studies.encoders.tuned import nested
+from interp_compose.papers.cat.studies.encoders.tuned import nested, same_words_values
 from interp_compose.papers.cat.studies.encoders.vectors import vectors
 from interp_compose.papers.cat.training.classifier import ClassifierHead
 from interp_compose.tasks.pairs import Pair, PairTask
@@ -41,6 +43,8 @@ CELLS = [
     ("bird", *NO, "all", "spearman"),
     ("paws", *NO, "all", "auc"),
     ("paws", "frozen", "paws", 0.5, "label 0", "accuracy"),
+    ("paws", "frozen", "paws", 0.5, "same words", "specificity"),
+    ("paws", "frozen", "paws", 0.5, "same words", "balanced_accuracy"),
     ("cola", "frozen", "cola", 1.0, "all", "matthews"),
     ("mrpc", "frozen", "mrpc", 1.0, "ood", "f1"),
     ("squad", "frozen", "squad", 1.0, "addsent", "exact_match"),
@@ -159,9 +163,9 @@ def phrase(number: int, n: int) -> str:
 
 
 def pair(number: int, **judged: Any) -> Pair:
-    """The first are mirrors of each other: two words in both orders."""
+    """The first and the last are mirrors of each other: the same words in both orders."""
     text = phrase(number, 2 + number % 3)
-    other = " ".join(reversed(text.split())) if number < 6 else phrase(number + 5, 3)
+    other = " ".join(reversed(text.split())) if not 6 <= number < 24 else phrase(number + 5, 3)
     return Pair(text, other, **judged)
 
 
@@ -209,9 +213,10 @@ def models_of(runs: Path) -> Iterator[tuple[str, int, Any]]:
 def test_correlations_are_those_of_vectors_read_one_by_one(
     runs: Path, judged: ic.cat.EncoderScores
 ) -> None:
-    found = judged.frames["scores"].set_index(
-        ["model", "seed", "output", "embedding", "task", "subset", "metric"]
-    )["value"]
+    found = judged.frames["scores"].query("tuned == 'no'")
+    found = found.set_index(["model", "seed", "output", "embedding", "task", "subset", "metric"])[
+        "value"
+    ]
     counts: dict[str, int] = defaultdict(int)
     for model, seed, encoder in models_of(runs):
         if seed:
@@ -230,8 +235,12 @@ def test_correlations_are_those_of_vectors_read_one_by_one(
                     x, y = alone[one.text1], alone[one.text2]
                     cosines.append(float(x @ y / x.norm() / y.norm()))
                 if task == "same":
-                    expected = roc_auc_score([one.label for one in pairs], cosines)
+                    labels = [one.label for one in pairs]
+                    expected = roc_auc_score(labels, cosines)
                     assert found[(*place, task, "all", "auc")] == pytest.approx(expected)
+                    # the last six have the same words
+                    expected = slow_auc(cosines[6:], labels[6:])
+                    assert found[(*place, task, "same words", "auc")] == pytest.approx(expected)
                     counts[task] += 1
                     continue
                 for subset in ("all", "a", "b", "mirror"):
@@ -248,6 +257,103 @@ def test_correlations_are_those_of_vectors_read_one_by_one(
                     assert found[(*place, task, subset, "spearman")] == pytest.approx(rho, abs=0.05)
                     counts[subset] += 1
     assert counts == dict.fromkeys(("all", "a", "b", "mirror", "same"), 2 * (1 + 3))
+
+
+def slow_auc(scores: Any, labels: Any) -> float:
+    """Over all pairs of one of class 1 and one of class 0, ties ½."""
+    wins = [
+        1.0 if one > other else 0.5 if one == other else 0.0
+        for one, label in zip(scores, labels, strict=True)
+        for other, other_label in zip(scores, labels, strict=True)
+        if label == 1 and other_label == 0
+    ]
+    return sum(wins) / len(wins)
+
+
+def slow_same_words(logits: Any, labels: Any) -> dict[str, float]:
+    """Counted one by one; of two equal logits class 0 is predicted."""
+    right: dict[int, list[bool]] = {0: [], 1: []}
+    for (of_0, of_1), label in zip(logits, labels, strict=True):
+        right[int(label)].append((of_1 > of_0) == (label == 1))
+    shares = [sum(own) / len(own) for own in (right[0], right[1])]
+    return {
+        "specificity": shares[0],
+        "balanced_accuracy": (shares[0] + shares[1]) / 2,
+        "auc": slow_auc([of_1 - of_0 for of_0, of_1 in logits], labels),
+    }
+
+
+def pairs_of(texts: list[tuple[str, str]], labels: list[int]) -> tuple[ic.cat.LabelledText, ...]:
+    return tuple(
+        ic.cat.LabelledText(*own, float(label)) for own, label in zip(texts, labels, strict=True)
+    )
+
+
+def swap_task(test: Any, **named: Any) -> ic.cat.LabelledTask:
+    train = pairs_of([("a b", "c d"), ("a b", "a b c")], [0, 1])
+    return ic.cat.LabelledTask("swap", {"train": train, "test": test, **named}, ("0", "1"))
+
+
+def test_texts_with_the_same_words_in_another_order() -> None:
+    assert have_same_words("Can a dog see a cat ?", "can a cat see a dog ?")
+    assert have_same_words("a a b", "a b a")
+    assert have_same_words("STRASSE der", "der Straße")  # case as str.casefold has it
+    assert not have_same_words("a b", "A  b")  # the same order
+    assert not have_same_words("a a b", "a b b")  # not as often
+    assert not have_same_words("a b", "b a .")
+    assert not have_same_words("ab c", "a bc")
+
+
+LOGITS_AND_LABEL = st.tuples(st.integers(-4, 4), st.integers(-4, 4), st.booleans())
+
+
+@given(st.lists(LOGITS_AND_LABEL, min_size=1, max_size=9))
+def test_values_of_same_words_are_those_counted_one_by_one(
+    drawn: list[tuple[int, int, bool]],
+) -> None:
+    logits = np.array([[a, b] for a, b, _ in drawn], dtype=float)
+    labels = [int(label) for _, _, label in drawn]
+    n = len(labels)
+    # every second has the same words
+    texts = [("x y z", "z y x" if i % 2 == 0 else "z y") for i in range(n)]
+    task = swap_task(pairs_of(texts, labels))
+    is_same, values = same_words_values(task, "test", logits)
+    assert is_same.tolist() == [i % 2 == 0 for i in range(n)]
+    own = labels[::2]
+    if len(own) < 3 or len(set(own)) < 2:
+        assert values == {}
+        return
+    assert values == pytest.approx(slow_same_words(logits[::2].tolist(), own))
+
+
+def test_same_words_need_two_classes_and_pairs() -> None:
+    same = [("x y", "y x")] * 4
+    logits = np.arange(8.0).reshape(4, 2)
+    assert same_words_values(swap_task(pairs_of(same, [1] * 4)), "test", logits)[1] == {}
+    assert same_words_values(swap_task(pairs_of(same[:2], [0, 1])), "test", logits[:2])[1] == {}
+    texts = tuple(ic.cat.LabelledText("x y", None, float(i % 2)) for i in range(4))
+    single = ic.cat.LabelledTask("one", {"train": texts, "test": texts}, ("0", "1"))
+    is_same, values = same_words_values(single, "test", logits)
+    assert (is_same.tolist(), values) == ([False] * 4, {})
+    pairs = pairs_of(same, [0, 1, 2, 1])
+    three = ic.cat.LabelledTask("three", {"train": pairs, "test": pairs}, ("0", "1", "2"))
+    assert same_words_values(three, "test", np.zeros((4, 3)))[1] == {}
+    # all alike: who says "no paraphrase" always is specific, and tells nothing apart
+    tied = np.tile([1.0, 0.0], (4, 1))
+    found = same_words_values(swap_task(pairs_of(same, [0, 1, 0, 0])), "test", tied)[1]
+    assert found == {"specificity": 1.0, "balanced_accuracy": 0.5, "auc": 0.5}
+
+
+def test_same_words_of_another_distribution_have_their_name(one_seed: Path, tmp_path: Path) -> None:
+    given_pairs = pairs_of([(one.text1, one.text2) for one in LABELLED], [i % 2 for i in range(30)])
+    splits = {"train": given_pairs[6:24], "test": given_pairs[6:24], "ood": given_pairs[24:]}
+    task = ic.cat.LabelledTask("swap", splits, ("0", "1"))
+    asked: dict[str, Any] = {"outputs": ["comp"], "embeddings": ["cls"], "epochs": 2}
+    rows = encoders(one_seed, {"swap": task}, tmp_path, **asked).frames["scores"]
+    named = rows[rows["subset"].str.contains("same words")]
+    assert named[["subset", "metric", "n"]].values.tolist() == [
+        ["ood, same words", metric, 6] for metric in ("specificity", "balanced_accuracy", "auc")
+    ]
 
 
 def read_alone(encoder: Any, output: str, texts: tuple[str, ...]) -> torch.Tensor:
@@ -324,11 +430,18 @@ def test_a_classifier_reads_the_vector_of_both_texts(
     config = ic.TrainConfig(epochs=20, lr=1e-3, batch_size=32, seed=seed)
     loss = of_class(lambda i: head(scaled[i : i + 1])[0], classes)
     plainly([head], loss, 18, config)
-    found = head(((test - mean) / scale).float()).argmax(dim=1).tolist()
+    logits = head(((test - mean) / scale).float()).detach()
+    found = logits.argmax(dim=1).tolist()
     wanted = [one.label or 0 for one in LABELLED[18:]]
     right = [a == b for a, b in zip(found, wanted, strict=True)]
     place = {"model": model, "seed": seed, "output": "comp", "tuned": "frozen", "share": 1.0}
     assert shares(judged, **place) == pytest.approx(expected_shares(right, wanted))
+    # the last six have the same words in another order
+    own = {
+        metric: shares(judged, **place, metric=metric)["same words"]
+        for metric in ("specificity", "balanced_accuracy", "auc")
+    }
+    assert own == pytest.approx(slow_same_words(logits[6:].tolist(), wanted[6:]))
 
 
 END = {"models": ["cat"], "tuned": ["end-to-end"], "outputs": ["mix"], "embeddings": ["cls"]}

@@ -173,7 +173,15 @@ def test_the_summary_has_a_row_for_each_output_and_block() -> None:
         "composed vectors alike 0.375",
         "cat layer 1 3.5 a word of 6, 2 used by none, perplexity 9.5, 12.50 % of words without, "
         "composed vectors alike 0.375, 6 times moved to a word",
+        "",
+        "codes were guided by CAT's eq. 4 (guided 1, sparsity 1), which is smallest without any "
+        "code",
     ]
+    other = replace(result(), config={**CONFIG, "guided": 0.5, "guided_positive": 2.0})
+    assert (
+        "codes were guided by CAT's eq. 4 (guided 0.5, sparsity 1) and a term for right sememes, "
+        "which CAT lacks (guided_positive 2)"
+    ) in other.summary()
 
 
 def test_words_that_are_composed_into_one_vector_are_told() -> None:
@@ -356,7 +364,7 @@ def test_models_of_a_seed_see_the_same_batches_masked_alike(whole: Swept) -> Non
 def test_terms_of_the_loss_are_means_since_the_look_before_and_add_up(whole: Swept) -> None:
     terms = whole.found.terms
     assert set(terms.query("model == 'bert'")["term"]) == {"masked", "next"}
-    assert set(terms.query("model == 'cat'")["term"]) == set(TERMS)
+    assert set(terms.query("model == 'cat'")["term"]) == {*TERMS} - {"guided_positive"}
     for (model, seed), own in terms.groupby(["model", "seed"]):
         kept_losses = json.loads((whole.run(model, seed) / "run.json").read_text())["losses"]
         weights = own["term"].map(lambda term: getattr(TINY, term))
@@ -366,6 +374,39 @@ def test_terms_of_the_loss_are_means_since_the_look_before_and_add_up(whole: Swe
         for before, step in pairwise(looks):
             expected = np.mean(kept_losses[before:step])
             assert totals[step] == pytest.approx(expected, rel=1e-5), (model, seed, step)
+
+
+def test_a_term_for_right_sememes_is_recorded_and_trained(text: Path, tmp_path: Path) -> None:
+    """Also without RMSNorm; a saved model is without it, too."""
+    run = replace(TINY, max_steps=2, n_looks=1, code_norm="none")
+    both = {
+        weight: study(
+            text,
+            tmp_path / str(weight),
+            ("bert", "cat"),
+            seeds=1,
+            run=replace(run, guided_positive=weight),
+        )
+        for weight in (0.0, 0.5)
+    }
+    without, found = both.values()
+    assert set(found.terms.query("model == 'cat'")["term"]) == {*TERMS}
+    assert set(found.terms.query("model == 'bert'")["term"]) == {"masked", "next"}
+    assert "guided_positive" not in set(without.terms["term"])
+    assert "right sememes, which CAT lacks (guided_positive 0.5)" in found.summary()
+    place = "model == {!r} and output == 'cont'"
+    losses = [
+        [
+            one.frames["held_out"].query(place.format(model))["masked_loss"].item()
+            for one in both.values()
+        ]
+        for model in ("bert", "cat")
+    ]
+    assert losses[0][0] == losses[0][1]  # a model without codes does not see it
+    assert losses[1][0] != losses[1][1]
+    for folder in (tmp_path / "0.5" / "runs").iterdir():
+        lens: Any = ic.load_model(folder / "model", device="cpu")
+        assert lens.lens.cfg.code_norm == "none"
 
 
 def test_models_of_a_seed_begin_with_the_same_weights(whole: Swept) -> None:
@@ -927,6 +968,16 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"run": replace(TINY, lr=0.0)}, OptionError, "lr=0.0"),
     ({"run": replace(TINY, batch_tokens=0)}, OptionError, "batch_tokens=0"),
     ({"run": replace(TINY, guided=-1.0)}, OptionError, "guided=-1.0: expected a finite number"),
+    (
+        {"run": replace(TINY, guided_positive=math.nan)},
+        OptionError,
+        "guided_positive=nan: expected a finite number",
+    ),
+    (
+        {"run": replace(TINY, guided_positive=0.5), "models": ["bert", "cat-mlp"]},
+        OptionError,
+        "guided_positive=0.5 acts on none of the models bert, cat-mlp, which have no codes",
+    ),
     ({"seeds": 0}, OptionError, "seeds=0: expected a whole number"),
     ({"first_seed": 2**63}, OptionError, "first_seed=9223372036854775808"),
     ({"workers": 2}, OptionError, "workers=2 with where='here'"),

@@ -13,6 +13,7 @@ import pytest
 
 import interp_compose as ic
 from interp_compose.errors import DataFormatError, MissingDataError, OptionError
+from interp_compose.papers.cat.studies.encoders.cosines import have_same_words
 from tests.papers.cat.tasks.test_glue import MNLI_DEV, MNLI_TRAIN, mnli
 
 
@@ -227,3 +228,11 @@ def test_stars_of_music_and_video(tmp_path: Path) -> None:
     (tmp_path / VIDEO).write_bytes(gzip.compress(review(3, "a film").encode())[:-9])
     with pytest.raises(DataFormatError, match="cannot be unpacked"):
         ic.cat.load_labelled("amazon-music-video", data_dir=tmp_path)
+
+
+@pytest.mark.data
+def test_pairs_of_paws_with_the_same_words_in_another_order(data_dir: Path) -> None:
+    """As docs/cat.md counts them."""
+    pairs = ic.load_pairs("paws-qqp", data_dir=data_dir / "paws_qqp").test
+    same = [one for one in pairs if have_same_words(one.text1, one.text2)]
+    assert (len(pairs), len(same), sum(one.label == 0 for one in same)) == (671, 495, 369)

@@ -18,14 +18,17 @@ from torch import Tensor
 
 from interp_compose.errors import NonFiniteError, OptionError
 from interp_compose.papers.cat.models.bert import BlockOutput, EncoderConfig, SmallEncoder
+from interp_compose.papers.cat.models.composition import code_weights
 from interp_compose.papers.cat.text.wordpiece import WordPieces
 from interp_compose.papers.cat.training import pretraining
 from interp_compose.papers.cat.training.pretraining import (
+    TEMPERATURE,
     TERMS,
     CatWeights,
     Pretraining,
     entropy_term,
     guided_loss,
+    guided_positive_loss,
     measured,
     reconstruction_loss,
     sparsity_loss,
@@ -48,6 +51,7 @@ WORDS: dict[tuple[int, ...], tuple[int, ...]] = {
 WORDS |= {(token, 27): (15,) for token in range(5, 26)}
 LEXICON = Lexicon.of(WORDS, N_SEMEMES)
 ALL = ("masked", "next", "guided", "sparsity", "reconstruction", "sufficiency", "nuance")
+"""The paper's."""
 OFF = CatWeights(guided=0.0, sparsity=0.0, reconstruction=0.0, sufficiency=0.0, nuance=0.0)
 
 Array = NDArray[np.float64]
@@ -90,6 +94,29 @@ def slow_guided(weights: Array, sememes: Sequence[Sequence[bool]]) -> float:
         wrong = [o for code, o in enumerate(row) if code >= len(own) or not own[code]]
         means.append(sum(wrong) / len(wrong) if wrong else 0.0)
     return float(sum(means) / len(means)) if means else 0.0
+
+
+def slow_positive(cosines: Array, sememes: Sequence[Sequence[bool]]) -> float:
+    """−1/|s| Σ log softmax(z / τ) over a word's sememes, and its mean over words."""
+    means = []
+    for row, own in zip(cosines / TEMPERATURE, sememes, strict=True):
+        right = [minus_log(row, code) for code, is_right in enumerate(own) if is_right]
+        means.append(sum(right) / len(right) if right else 0.0)
+    return sum(means) / len(means) if means else 0.0
+
+
+def slow_cosines(model: SmallEncoder, cont: Tensor, batch: MaskedBatch) -> Array:
+    """cos(h W_Q, e W_K) in the last block, of annotated words: means of their tokens."""
+    book: Any = model.blocks[-1].composition
+    keys = array(book.codebook) @ array(book.W_K)
+    rows = []
+    for places in words_in(batch.words):
+        if places[0][0] * batch.words.shape[1] + places[0][1] in batch.guided.tolist():
+            taken = places if model.cfg.level == "word" else places[:1]
+            query = sum(array(cont[at]) for at in taken) / len(taken) @ array(book.W_Q)
+            lengths = np.linalg.norm(keys, axis=1) * np.linalg.norm(query)
+            rows.append(keys @ query / lengths)
+    return np.array(rows)
 
 
 def slow_sparsity(weights: Sequence[Array], words: Tensor) -> float:
@@ -170,6 +197,121 @@ def test_no_wrong_code_and_no_annotated_word() -> None:
         assert float(loss.detach()) == 0
         assert weights.grad is not None
         assert weights.grad.tolist() == [[0] * 4] * n
+
+
+COSINES = st.lists(
+    st.lists(st.floats(-1, 1).filter(lambda z: abs(z) > 1e-3 or z == 0), min_size=6, max_size=6),
+    min_size=1,
+    max_size=4,
+)
+"""Of one word to four and six codes."""
+
+
+def weights_of(cosines: Tensor, norm: str) -> Tensor:
+    """O by eq. 2, written out; ``"none"``: without RMSNorm."""
+    positive = cosines.relu()
+    if norm == "none":
+        return positive
+    size = positive.square().mean(dim=1, keepdim=True)
+    return torch.where(size > 0, positive / size.where(size > 0, 1.0).sqrt(), positive)
+
+
+def eq_4(weights: Tensor, sememes: Tensor) -> Tensor:
+    """Both terms, of words of one token."""
+    share = torch.ones(1, len(weights))
+    return guided_loss(weights, sememes) + sparsity_loss([weights[None]], share)
+
+
+@given(COSINES, st.integers(0, 999), st.sampled_from(["rms", "none"]))
+def test_eq_4_is_smallest_without_codes_and_leaves_silent_right_codes(
+    rows: list[list[float]], seed: int, norm: str
+) -> None:
+    cosines = torch.tensor(rows, dtype=torch.float64).requires_grad_()
+    sememes = noise(len(rows), 5, seed=seed) > 0  # codes beyond the sememes are there
+    weights = code_weights(cosines) if norm == "rms" else cosines.relu()
+    expected = weights_of(cosines, norm)
+    np.testing.assert_allclose(array(weights), array(expected), rtol=1e-6)
+    # 1. It is 0 or more, by the equation written out; 2. and 0 where there is no code, there alone.
+    loss = eq_4(weights, sememes)
+    slow = slow_guided(array(expected), sememes.tolist())
+    slow += slow_sparsity([array(expected)[None]], torch.arange(len(rows))[None])
+    assert float(loss.detach()) == pytest.approx(slow, rel=1e-6)
+    assert float(loss.detach()) >= 0
+    assert (float(loss.detach()) == 0) == (not bool((cosines > 0).any()))
+    # 3. No gradient at all on a code without weight, right or wrong.
+    (gradient,) = torch.autograd.grad(loss, cosines)
+    (by_torch,) = torch.autograd.grad(eq_4(expected, sememes), cosines)
+    silent = cosines <= 0
+    assert not gradient[silent].any()
+    assert not by_torch[silent].any()
+
+
+def test_eq_4_of_no_code_at_all_is_0_and_stays_there() -> None:
+    cosines = torch.full((3, 7), -0.2, dtype=torch.float64).requires_grad_()
+    for sememes in (torch.zeros(3, 7).bool(), torch.ones(3, 7).bool(), torch.eye(3, 7).bool()):
+        loss = eq_4(code_weights(cosines), sememes)
+        (gradient,) = torch.autograd.grad(loss, cosines)
+        assert float(loss.detach()) == 0
+        assert not gradient.any()
+
+
+def test_only_rmsnorm_has_the_first_term_raise_a_right_code_that_has_weight() -> None:
+    """By what it takes from wrong ones; without it, nothing raises a right code."""
+    cosines = torch.tensor([[0.4, 0.3, -0.2, 0.6, -0.1]], dtype=torch.float64).requires_grad_()
+    sememes = torch.tensor([[True, False, True, False, False]])  # code 0 has weight, code 2 none
+    for norm in ("rms", "none"):
+        (gradient,) = torch.autograd.grad(guided_loss(weights_of(cosines, norm), sememes), cosines)
+        assert float(gradient[0, 2]) == 0
+        assert (float(gradient[0, 0]) < 0) if norm == "rms" else (float(gradient[0, 0]) == 0)
+
+
+# ---- the term for right sememes, which CAT lacks ----------------------------------------------
+
+
+@pytest.mark.parametrize("n_sememes", [0, 1, 5, 11])
+def test_the_positive_term_is_its_equation(n_sememes: int) -> None:
+    cosines = noise(7, 11).tanh().requires_grad_()
+    sememes = noise(7, n_sememes, seed=1) > 0.3
+    loss = guided_positive_loss(cosines, sememes)
+    expected = slow_positive(array(cosines), sememes.tolist())
+    assert float(loss.detach()) == pytest.approx(expected, rel=1e-12)
+    assert float(loss.detach()) >= 0
+    rough = guided_positive_loss(cosines.bfloat16(), sememes)
+    assert float(rough.detach()) == pytest.approx(expected, rel=0.02)
+    # its gradient: (softmax − s / |s|) / τ, over the number of words; of a word without sememes 0
+    loss.backward()
+    right = np.zeros((7, 11))
+    right[:, :n_sememes] = sememes.numpy()
+    p = np.exp(array(cosines) / TEMPERATURE)
+    p /= p.sum(axis=1, keepdims=True)
+    share = right / np.maximum(right.sum(axis=1, keepdims=True), 1)
+    slope = (p - share) * right.any(axis=1, keepdims=True) / TEMPERATURE / 7
+    assert cosines.grad is not None
+    np.testing.assert_allclose(array(cosines.grad), slope, rtol=1e-9, atol=1e-15)
+
+
+def test_the_positive_term_raises_right_codes_that_have_no_weight() -> None:
+    cosines = torch.full((2, 6), -0.3, dtype=torch.float64).requires_grad_()
+    sememes = torch.tensor([[True, False, True], [False, True, False]])
+    guided_positive_loss(cosines, sememes).backward()
+    assert cosines.grad is not None
+    right = torch.zeros(2, 6).bool()
+    right[:, :3] = sememes
+    assert bool((cosines.grad[right] < 0).all())
+    assert bool((cosines.grad[~right] > 0).all())
+
+
+def test_the_positive_term_by_hand_and_at_its_edges() -> None:
+    cosines = torch.tensor([[0.1, 0.0, -0.1], [0.5, 0.5, 0.5]], dtype=torch.float64)
+    sememes = torch.tensor([[True, False, True], [True, True, True]])
+    first = math.log(math.e + 1 + 1 / math.e)  # −½ (log softmax(1) + log softmax(−1)), τ = 0.1
+    assert float(guided_positive_loss(cosines, sememes)) == pytest.approx(
+        (first + math.log(3)) / 2, rel=1e-12
+    )
+    for n, n_sememes in ((2, 0), (0, 3), (0, 0)):
+        loss = guided_positive_loss(cosines[:n], torch.zeros(n, n_sememes).bool())
+        assert float(loss) == 0
+    assert float(guided_positive_loss(cosines, torch.zeros(2, 3).bool())) == 0
 
 
 def test_sparsity_by_hand() -> None:
@@ -277,10 +419,11 @@ def test_the_papers_weights() -> None:
     weights = CatWeights()
     assert [getattr(weights, name) for name in ALL] == [1.0] * 7
     assert (weights.beta, weights.nuance_reads) == (0.1, "difference")
-    assert list(TERMS) == list(ALL)
+    assert weights.guided_positive == 0
+    assert [name for name in TERMS if name != "guided_positive"] == list(ALL)
 
 
-@pytest.mark.parametrize("name", [*ALL, "beta"])
+@pytest.mark.parametrize("name", [*ALL, "guided_positive", "beta"])
 @pytest.mark.parametrize("value", [-0.5, math.inf, math.nan])
 def test_weights_that_cannot_be_are_refused(name: str, value: float) -> None:
     changed: dict[str, Any] = {name: value}
@@ -476,6 +619,47 @@ def test_each_term_counts_its_share() -> None:
         assert [float(term) for term in found[1]] == pytest.approx(expected, rel=1e-12)
         total = sum(expected) + expected[2] - 0.5 * expected[6]
         assert float(found[0].detach()) == pytest.approx(total, rel=1e-9)
+
+
+@pytest.mark.parametrize("cfg", VARIANTS)
+def test_a_term_for_right_sememes_is_one_more_and_changes_no_other(cfg: EncoderConfig) -> None:
+    model, indices = random(cfg), everything(objective_of())
+    plain = objective_of()
+    objective = objective_of(CatWeights(guided_positive=0.5))
+    assert list(objective.terms) == list(TERMS)
+    assert list(plain.terms) == list(ALL)
+    loss, terms = objective.loss(model, indices, [1.0] * 8, 5)
+    before, others = plain.loss(model, indices, [1.0] * 7, 5)
+    named = dict(zip(TERMS, map(float, terms), strict=True))
+    positive = named.pop("guided_positive")
+    assert list(named.values()) == [float(term) for term in others]
+    batch = objective.drawn(objective.passages, indices, 5)
+    last = model(batch.tokens, batch.mask, batch.segments, batch.words)[-1]
+    if cfg.composer == "mlp":  # without codes nothing can be right
+        assert positive == 0
+        return
+    expected = slow_positive(slow_cosines(model, last.cont, batch), batch.sememes.tolist())
+    assert len(batch.guided) > 2
+    assert positive == pytest.approx(expected, rel=1e-9)
+    assert positive > 0
+    total = float(before.detach()) + 0.5 * positive
+    assert float(loss.detach()) == pytest.approx(total, rel=1e-9)
+    # and the codebook is moved by it
+    book: Any = model.blocks[-1].composition
+    (with_it,) = torch.autograd.grad(loss, book.codebook)
+    (without,) = torch.autograd.grad(before, book.codebook)
+    assert not torch.equal(with_it, without)
+
+
+def test_a_weight_of_0_computes_no_term_for_right_sememes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: Any) -> Any:
+        raise AssertionError("computed")
+
+    monkeypatch.setattr(pretraining, "guided_positive_loss", refused)
+    model, indices = random(CAT), everything(objective_of())
+    objective_of().loss(model, indices, [1.0] * 7, 0)
+    with pytest.raises(AssertionError, match="computed"):
+        objective_of(CatWeights(guided_positive=1.0)).loss(model, indices, [1.0] * 8, 0)
 
 
 def test_words_that_are_not_in_the_text_guide_nothing() -> None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 ALL: Final = "all"
 MIRROR: Final = "mirror"
 OOD: Final = "ood"
+SAME_WORDS: Final = "same words"
+"""Pairs with labels whose texts have the same words in another order."""
 NOTHING: Final = "nothing"
 """What an encoder was tuned on that was not."""
 TUNED: Final = ("no", "frozen", "end-to-end")
@@ -30,8 +32,11 @@ EMBEDDINGS: Final = ("cls", "mean")
 WORDS: Final = "words"
 """The embedding of questions whose answers are spans: a vector of each word."""
 METRICS: Final = (
-    "pearson", "spearman", "auc", "accuracy", "matthews", "f1", "exact_match", "token_f1",
+    "pearson", "spearman", "auc", "accuracy", "specificity", "balanced_accuracy", "matthews", "f1",
+    "exact_match", "token_f1",
 )  # fmt: skip
+SHARES: Final = ("accuracy", "specificity", "balanced_accuracy", "exact_match")
+"""Metrics that are drawn in per cent."""
 MEASURE: Final = ("embedding", "task", "tuned", "trained_on", "share", "subset", "metric")
 SCORES: Final = Table(
     "scores",
@@ -54,6 +59,8 @@ TITLES: Final = {
     "spearman": "Spearman's ρ with people's ratings",
     "auc": "area under the ROC curve",
     "accuracy": "accuracy of a classifier",
+    "specificity": "pairs of class 0 that a classifier calls so",
+    "balanced_accuracy": "mean of a classifier's accuracies in both classes",
     "matthews": "Matthews' correlation of a classifier",
     "f1": "F1 of a classifier",
     "exact_match": "answers that are right (exact match)",
@@ -66,6 +73,7 @@ READINGS: Final = {
     "comp": "comp: composed",
     "mix": "mix: both",
     "mirror": "mirror: “a b” with “b a”",
+    "same words": "same words: pairs with the same words in another order",
     "cls": "cls: [CLS]",
 }
 """What a subtitle says of outputs, subsets and embeddings."""
@@ -139,12 +147,13 @@ class EncoderScores(GridResult):
         ("cls": the first token's vector; "mean": over all tokens; "words": each word's, where
         answers are spans), task, tuned ("no": cosines; "frozen": a classifier of the vectors;
         "end-to-end"), trained_on (a task, or "nothing"), share (of its training texts), subset
-        ("all"; "mirror": pairs that mirror each other; "label 0", …; "ood": another distribution;
-        "addsent" and "addonesent": with adversarial sentences), metric ("pearson", "spearman",
-        "auc", "accuracy", "matthews", "f1"; of spans "exact_match", "token_f1"), mean, low and high
-        (the ends of Student's t interval at 95 %; NaN of one seed), smallest and largest seed, n
-        (texts, pairs or questions), n_seeds. A metric that does not exist for a seed, as its
-        vectors are all the same, has no row.
+        ("all"; "mirror": pairs that mirror each other; "same words": pairs with labels that differ
+        in the order of their words alone; "label 0", …; "ood": another distribution; "addsent" and
+        "addonesent": with adversarial sentences), metric ("pearson", "spearman", "auc", "accuracy",
+        "matthews", "f1"; of "same words" also "specificity" and "balanced_accuracy"; of spans
+        "exact_match", "token_f1"), mean, low and high (the ends of Student's t interval at 95 %;
+        NaN of one seed), smallest and largest seed, n (texts, pairs or questions), n_seeds. A
+        metric that does not exist for a seed, as its vectors are all the same, has no row.
         """
         return self.frames["summary"]
 
@@ -239,7 +248,7 @@ def scores_figure(summary: pd.DataFrame, metric: str, config: Mapping[str, Any])
             subtitle=subtitle_of(n_seeds(config), *of_several(config, BARS), *notes),
             x_title="",
             y_title=TITLES[metric],
-            y_is_share=metric in ("accuracy", "exact_match"),
+            y_is_share=metric in SHARES,
             panels=[Panel(seed_lines(unjoined(by_value(placed, "name")), "place"), [])],
             categories=readings,
         )

@@ -14,8 +14,14 @@ from torch import Tensor, nn
 from interp_compose.papers.cat.models.bert import Output, SmallEncoder
 from interp_compose.papers.cat.models.small_encoder import SmallEncoderModel
 from interp_compose.papers.cat.stats.classified import classified
-from interp_compose.papers.cat.studies.encoders.cosines import Row, score_row
-from interp_compose.papers.cat.studies.encoders.result import ALL, OOD
+from interp_compose.papers.cat.studies.encoders.cosines import (
+    FEWEST,
+    Row,
+    agreement_of,
+    have_same_words,
+    score_row,
+)
+from interp_compose.papers.cat.studies.encoders.result import ALL, OOD, SAME_WORDS
 from interp_compose.papers.cat.studies.encoders.vectors import Scaled, reader, texts_of, vectors
 from interp_compose.papers.cat.tasks.labelled import LabelledTask, LabelledText
 from interp_compose.papers.cat.training.classifier import (
@@ -23,7 +29,7 @@ from interp_compose.papers.cat.training.classifier import (
     ClassifierHead,
     Inputs,
     Targets,
-    predictions,
+    outputs_of,
 )
 from interp_compose.runs.checkpoint import checkpoints_together
 from interp_compose.training.config import TrainConfig
@@ -164,12 +170,13 @@ def _scored(
     embedding: str,
 ) -> Iterator[Row]:
     """Each metric on the test split and on another distribution; of classes, the share that is
-    right of each as well."""
+    right of each as well, and of pairs of two classes what :func:`same_words_values` has."""
     for split, name in (("test", ALL), ("ood", OOD)):
         if split not in inputs:
             continue
         target = target_of(task.split(split))
-        predicted = predictions(model, inputs[split], targets)
+        outputs = outputs_of(model, inputs[split], targets.width)
+        predicted = targets.decoded(outputs)
         for metric in task.metrics:
             value = classified(metric, predicted, target)
             yield score_row(output, embedding, name, metric, value, cut[split])
@@ -181,3 +188,36 @@ def _scored(
                 named = f"label {label}" if split == "test" else f"{name}, label {label}"
                 right = float((predicted[is_label] == number).mean())
                 yield score_row(output, embedding, named, "accuracy", right, cut[split][is_label])
+        is_same, values = same_words_values(task, split, outputs.double().cpu().numpy())
+        named = SAME_WORDS if split == "test" else f"{name}, {SAME_WORDS}"
+        for metric, value in values.items():
+            yield score_row(output, embedding, named, metric, value, cut[split][is_same])
+
+
+def same_words_values(
+    task: LabelledTask, split: str, logits: Float[np.ndarray, "text _"]
+) -> tuple[Bool[np.ndarray, "text"], dict[str, float]]:
+    """Which pairs of a split have the same words in another order, and what a classifier of two
+    classes, of which 1 is a paraphrase, makes of them; nothing where these are fewer than three, or
+    of one class.
+
+    ``specificity`` is the share of class 0 that is called so: what CAT's Table 2 has as accuracy on
+    PAWS (swap-only), and what whoever says *no paraphrase* more often has more of.
+    ``balanced_accuracy`` is the mean of it and of class 1's share; ``auc`` needs no threshold: how
+    often a pair of class 1 has a larger log-odds of 1 than one of class 0, ties counting ½.
+    """
+    items, target = task.split(split), target_of(task.split(split))
+    is_same = np.array(
+        [item.text2 is not None and have_same_words(item.text1, item.text2) for item in items]
+    )
+    target = target[is_same]
+    if len(task.labels) != 2 or len(target) < FEWEST or not 0 < target.mean() < 1:
+        return is_same, {}
+    log_odds = (logits[:, 1] - logits[:, 0])[is_same]
+    is_right = (log_odds > 0) == target
+    of_class = [float(is_right[target == label].mean()) for label in (0, 1)]
+    return is_same, {
+        "specificity": of_class[0],
+        "balanced_accuracy": sum(of_class) / 2,
+        "auc": agreement_of(log_odds, target, "auc"),
+    }

@@ -257,6 +257,12 @@ def _check_models(
     for model in models:
         if models.count(model) > 1:
             raise OptionError(f"models name {model!r} more than once; each run is done once")
+    positive = runs[0].guided_positive
+    if positive > 0 and not any(run.has_codes for run in runs[: len(models)]):
+        raise OptionError(
+            f"guided_positive={positive:g} acts on none of the models {', '.join(models)}, which "
+            "have no codes: add a model that has some, such as 'cat-last', or leave it out"
+        )
     known: dict[tuple[EncoderConfig, tuple[bool, ...]], str] = {}
     for run in runs[: len(models)]:
         cfg = run.check(vocab_size, sememes, None if start is None else start.lens.cfg)
@@ -346,6 +352,12 @@ class PretrainingRun(EncoderTraining):
     def composes(self) -> bool:
         """Whether the model has composed vectors."""
         return bool(VARIANTS[self.model]["composition"] != "none")
+
+    @property
+    def has_codes(self) -> bool:
+        """Whether composed vectors are sums of codes."""
+        variant = VARIANTS.get(self.model, {})
+        return variant.get("composition", "none") != "none" and variant.get("composer") != "mlp"
 
     def train_config(self, lengths: Sequence[int]) -> TrainConfig:
         """AdamW, no decay on vectors.

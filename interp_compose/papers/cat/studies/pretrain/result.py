@@ -210,7 +210,17 @@ class Pretrained(GridResult):
                 f"{decimal(row['perplexity'], 1)}, {100 * row['without_codes']:.2f} % of words "
                 f"without, composed vectors alike {decimal(row['alike'], 3)}{moved}"
             )
-        return lines
+        return [*lines, "", self._loss_of_codes()]
+
+    def _loss_of_codes(self) -> str:
+        """Which terms codes were trained by, with their weights."""
+        names = ("guided", "sparsity", "guided_positive")
+        of_wrong, of_all, of_right = (float(self.config.get(n, n != names[2])) for n in names)
+        loss = f"codes were guided by CAT's eq. 4 (guided {of_wrong:g}, sparsity {of_all:g})"
+        if not of_right:
+            return f"{loss}, which is smallest without any code"
+        ours = f"a term for right sememes, which CAT lacks (guided_positive {of_right:g})"
+        return f"{loss} and {ours}"
 
     @property
     def notes(self) -> list[str]:
