@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Final
 
@@ -38,7 +39,7 @@ def section(finding: Claim) -> str:
     stated = finding.stated
     if verdict != REPRODUCED:
         raise ValueError(f"{stated['title']}: the rule gives {verdict}; it is no finding")
-    head, *lines = measured.split(BREAK)
+    head, *lines = re.sub(r"(?<!\w)-(?=[.\d])", "−", measured).split(BREAK)
     runs = [RUNS[name] for name in finding.runs]
     commands = "\n".join(f"$ {run.command}" for run in runs)
     return "\n\n".join(

@@ -105,12 +105,14 @@ def test_a_sentence_to_rely_on_is_bound_to_its_verdict(monkeypatch: Any) -> None
     [
         ("Masks after the softmax leak", "leaks_agreement", {"mode": "zero", "largest": 0.0}),
         ("Post-LN decoders look sums up", "unseen_sum", {"seen": False, "ood": 0.9}),
+        ("CARMA lets one token", "carma_controls_mini_idm", {"pooling": "last", "gain": 0.1}),
+        ("CAT's guided loss", "toy_codes", {"setting": "eq. 4", "r_precision": 0.9}),
     ],
 )
 def test_a_finding_is_bound_to_its_file(
     title: str, file: str, change: dict[str, Any], monkeypatch: Any
 ) -> None:
-    (finding,) = (one for one in finding_page.FINDINGS if one.stated["title"] == title)
+    (finding,) = (o for o in finding_page.FINDINGS if o.stated["title"].startswith(title))
     assert (finding_page.IMAGES / finding_page.picture(finding)).exists()
     assert all(finding.stated[key] for key in ("words", "limits", "axis"))
     assert f"## {title}" in finding_page.section(finding)
@@ -124,7 +126,7 @@ def test_a_finding_is_bound_to_its_file(
         return found
 
     monkeypatch.setattr(measured, "read", without_effect)
-    with pytest.raises(ValueError, match=f"{title}: the rule gives .*; it is no finding"):
+    with pytest.raises(ValueError, match=f"{title}.*: the rule gives .*; it is no finding"):
         finding_page.section(finding)
 
 
@@ -506,6 +508,13 @@ def triangles_always(found: dict[str, Any]) -> None:
             row.update(n_right=row["seed"])
 
 
+def controls_lose(found: dict[str, Any]) -> None:
+    """Of CARMA's gain nothing is left under the controls."""
+    for row in found["gain"]:
+        if row["pooling"] != "mean":
+            row.update(gain=-5.0)
+
+
 IDM, SST = "carma_mini_base_mini_idm", "carma_mini_base_mini_sst"
 PHASES, SPEED, SPEED_POST = "phase_diagram_pre", "fitting_speed", "fitting_speed_post"
 IN_CARMA: list[tuple[str, str, Change, str]] = [
@@ -514,8 +523,8 @@ IN_CARMA: list[tuple[str, str, Change, str]] = [
     (
         "The gain is one of composition",
         "carma_controls_mini_idm",
-        where("differences", "pooling", "shuffled", difference=0.1),
-        STALE,
+        controls_lose,
+        REPRODUCED,
     ),
     (
         "Its coefficient of variation",

@@ -35,6 +35,7 @@ from docs.verdicts import (
     side_of,
     spread,
     sure,
+    t_test,
     with_seeds,
 )
 from interp_compose.papers.carma.paper import paper_numbers
@@ -55,15 +56,9 @@ def gains_by_layer(sides: Sides) -> Names:
 
 
 def words_gain(sides: Sides) -> bool:
-    """The interval lies above 0."""
-    return sides["words"].low > 0
-
-
-def spans_gain_half(claim: Claim, lines: Lines) -> bool:
-    """Where words gain, random spans gain as well, and more than half as much."""
-    pairs = [(line.sides["words"], line.sides["spans"]) for line in lines]
-    half = all(spans.low > 0 and spans.mean > words.mean / 2 for words, spans in pairs)
-    return bool(pairs) and half
+    """Words gain over seeds: p < 0.05, not corrected."""
+    test = t_test(exactly(0), sides["words"])
+    return bool(test and test.p < LEVEL and test.difference > 0)
 
 
 def correlation(sides: Sides) -> Names:
