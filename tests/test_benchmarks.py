@@ -55,12 +55,16 @@ from docs import (
 from docs.measured import read
 from docs.phase_results import share
 from interp_compose import cli
+from interp_compose.papers.complexity.grid.settings import KEY
 from interp_compose.papers.complexity.studies.anchors.phase import SHARES, phase_of
 from interp_compose.papers.complexity.studies.task_phases import measure
 from interp_compose.papers.complexity.studies.task_phases.measure import TaskPhasesOptions
 from interp_compose.plots.interactive import ChartFigure
 from tests.forking import outcome_of
-from tests.papers.complexity.studies import test_concept_graphs as concepts
+from tests.papers.complexity.studies import (
+    test_concept_graphs as concepts,
+    test_task_phases as task_phases,
+)
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in outcomes.RUNS.glob("*.toml")))
@@ -388,6 +392,39 @@ def test_steps_are_drawn_from_what_was_kept(
     drawn.clear()
     sequence_outcomes.draw("text_phases_text")
     assert drawn == {}
+
+
+def test_fits_by_step_and_ceilings_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two folders, and drawn in the place of the ends of epochs."""
+    folders = []
+    for decay in task_phases.DECAYS:
+        made = {
+            name: frame[frame["weight_decay"] == decay]
+            for name, frame in task_phases.frames().items()
+        }
+        made["curve"] = made["curve"].assign(split="train")
+        steps = made["runs"][[*KEY]].assign(step=10, loss=lambda runs: 0.05 + runs["seed"])
+        made["losses"] = pd.concat([steps, steps.assign(step=20, loss=0.1)], ignore_index=True)
+        counts = {"split": "gen", "kind": "", "n_known": 4, "n": 10}
+        made["ceilings"] = pd.DataFrame([{"size": size, **counts} for size in task_phases.SIZES])
+        config = {**task_phases.CONFIG, "study": "task_phases", "weight_decays": [decay]}
+        found = ic.complexity.TaskPhases.from_runs(made, config)
+        folders.append(found.save(tmp_path / str(decay)))
+    kept = sequence_outcomes.measured(*folders)
+    assert len(kept["fits"]) == len(kept["runs"]) == 16
+    for row in kept["fits"]:
+        assert (row["by_step"], row["train"], row["fitted"]) == (10 + 10 * row["seed"], 0.5, 0)
+    assert kept["ceilings"] == [{"size": size, **counts} for size in task_phases.SIZES]
+    assert {row["steps_to_fit"] for row in kept["runs"]} != {10, 20}
+    (tmp_path / "made.json").write_text(json.dumps(kept))
+    monkeypatch.setattr(sequence_outcomes, "RESULTS_FOLDER", tmp_path)
+    drawn = {}
+    monkeypatch.setattr(ChartFigure, "save", lambda own, path: drawn.update({path.name: own}))
+    sequence_outcomes.draw("made")
+    (panel,) = drawn["made_steps.png"].chart.panels
+    assert {(*line.y, *line.low, *line.high) for line in panel.lines} == {(15, 15, 10, 10, 20, 20)}
 
 
 def test_what_was_not_measured_is_none() -> None:
