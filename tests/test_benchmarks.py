@@ -29,6 +29,7 @@ from benchmarks import (
     authors,
     cat_pooled,
     common,
+    exposures,
     fusion_outcomes,
     gpu,
     outcomes,
@@ -65,6 +66,7 @@ from tests.papers.complexity.studies import (
     test_concept_graphs as concepts,
     test_task_phases as task_phases,
 )
+from tests.papers.lrf.studies import test_generalise as generalise
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in outcomes.RUNS.glob("*.toml")))
@@ -392,6 +394,57 @@ def test_steps_are_drawn_from_what_was_kept(
     drawn.clear()
     sequence_outcomes.draw("text_phases_text")
     assert drawn == {}
+
+
+def exposed_result(times: int, of: str, epochs: int, right: int) -> ic.lrf.Generalisation:
+    """On COGS, of two seeds; the second gets two more right."""
+    rights = {"transformer": [(right, 2 * right), (right + 2, 2 * right)]}
+    report = {} if times == 1 else {"exposures": times, "exposures_of": of}
+    config = {
+        **generalise.CONFIG, "study": "generalise", "task": f"cogs, {times}", "epochs": epochs,
+        "data_report": report, "models": ["transformer"], "seeds": [0, 1],
+        **({} if times == 1 else {"steps_per_epoch": 2}),  # of four steps
+    }  # fmt: skip
+    return ic.lrf.Generalisation.from_runs(generalise.frames(rights), config)
+
+
+def test_generalisation_is_placed_by_how_often_a_line_was_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = [(1, "tested", 16, 0), (20, "tested", 2, 6), (20, "others", 2, 1)]
+    results = [exposed_result(*each) for each in asked]
+    folders = [each.save(tmp_path / str(i)) for i, each in enumerate(results)]
+    kept = exposures.measured(*folders)
+    seen = [(row["seen"], row["exposures_of"], row["seed"]) for row in kept["runs"]]
+    assert seen == [
+        (16, "tested", 0), (16, "tested", 1), (40, "tested", 0), (40, "tested", 1),
+        (2, "others", 0), (2, "others", 1),
+    ]  # fmt: skip
+    rows = {row["seen"]: row for row in kept["summary"] if row["kind"] == "all"}
+    assert rows[40]["mean"] == pytest.approx((18 / 40 + 20 / 40) / 2, abs=1e-6)
+    assert [row["n_right"] for row in kept["accuracy"] if row["seen"] == 2] == [1, 2, 3, 2]
+    assert "step_seconds" not in kept["runs"][0]
+    assert {row["step"] for row in kept["curve_ends"]} == {4}
+
+    (tmp_path / "made.json").write_text(json.dumps(kept))
+    monkeypatch.setattr(exposures, "RESULTS", tmp_path)
+    pictures = {}
+    monkeypatch.setattr(ChartFigure, "save", lambda own, path: pictures.update({path.name: own}))
+    exposures.draw("made")
+    chart = pictures["made.png"].chart
+    assert chart.categories == ["2", "16", "40"]
+    lines = {line.label: (line.x, line.y) for line in chart.panels[0].lines}
+    assert lines["transformer"] == ([2.0], [pytest.approx(rows[40]["mean"], abs=1e-6)])
+    assert set(lines) == {
+        "transformer", "transformer, nothing repeated", "transformer, other lines repeated"
+    }  # fmt: skip
+
+    other = replace(results[1], config={**results[1].config, "d_model": 99})
+    with pytest.raises(SystemExit, match="not of one comparison"):
+        exposures.measured(folders[0], other.save(tmp_path / "other"))
+    scan = replace(results[0], config={**results[0].config, "task": "scan-jump"})
+    with pytest.raises(SystemExit, match="scan-jump: how often it was seen is not known"):
+        exposures.measured(scan.save(tmp_path / "scan"))
 
 
 def test_fits_by_step_and_ceilings_are_kept(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -162,18 +163,21 @@ def cross_rows(
     test: Float[np.ndarray, "test d_model"],
     test_tokens: StackTokens,
 ) -> Rows:
-    """Role and word under each other's control, within one kind of tokens: that of most training
-    tokens with a role.
+    """Role and word under each other's control, within one kind of tokens: that of which the
+    training tokens with a role have most different words.
 
     A row for each ``probe`` and what it is ``given``: "role" across words, "word" across roles; the
     ``kind`` of the tokens, and the numbers of :class:`.entanglement.CrossProbed`. None where the
     grammar gives no roles.
     """
     roles = train_tokens.roles
-    names, counts = np.unique(train_tokens.kinds[roles != ""], return_counts=True)
-    if not len(names):
+    words_of: dict[str, set[int]] = defaultdict(set)
+    for kind, word, role in zip(train_tokens.kinds, train_tokens.words, roles, strict=True):
+        if role:
+            words_of[str(kind)].add(int(word))
+    if not words_of:
         return []
-    kind = names[counts.argmax()]
+    kind = max(sorted(words_of), key=lambda name: len(words_of[name]))
     sides, every = [], np.unique(np.concatenate([roles, test_tokens.roles]))
     for vectors, tokens in ((train, train_tokens), (test, test_tokens)):
         own = (tokens.roles != "") & (tokens.kinds == kind)
@@ -187,7 +191,7 @@ def cross_rows(
             *(own_test, of_test[probe], of_test[given]),
         )
         if crossed is not None:
-            rows.append({"probe": probe, "given": given, "kind": str(kind), **asdict(crossed)})
+            rows.append({"probe": probe, "given": given, "kind": kind, **asdict(crossed)})
     return rows
 
 
