@@ -111,6 +111,16 @@ def test_losses_are_averaged_over_epochs() -> None:
     ]
 
 
+def test_a_result_of_an_earlier_release_is_read_without_what_it_lacks() -> None:
+    now = result()
+    frames = {name: own for name, own in now.frames.items() if name not in ("losses", "ceilings")}
+    frames["summary"] = frames["summary"].drop(columns=["ceiling", "n_fitted"])
+    then = replace(now, frames=frames)
+    assert then.frame["ceiling"].isna().all()
+    assert then.summary() == now.summary()
+    assert then.epochs_to_fit()["by_step"].isna().all()
+
+
 def test_losses_are_averaged_over_ten_steps() -> None:
     """The first steps are told apart where an epoch's end does not tell them."""
     losses = [float(step) for step in range(23)]

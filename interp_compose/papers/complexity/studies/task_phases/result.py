@@ -122,6 +122,13 @@ class TaskPhases(GridResult):
         percent=True,
     )
 
+    def __post_init__(self) -> None:
+        later = {t.name: t.of(()) for t in (LOSSES, CEILINGS) if t.name not in self.frames}
+        if later:  # of an earlier release, whose summary has no ceilings either
+            kept = {name: frame for name, frame in self.frames.items() if name != "summary"}
+            object.__setattr__(self, "frames", {**kept, **later})
+        super().__post_init__()
+
     def computed(self) -> dict[str, pd.DataFrame]:
         """The shares over seeds, and how settings differ."""
         values = shares_of(with_settings(self.frames["accuracy"]), SETTING)
