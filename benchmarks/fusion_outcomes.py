@@ -1,9 +1,9 @@
 """What is kept of what was found inside encoder–decoders: runs ``fusion_*``.
 
 Of several results of ``interp-compose fusion``, each of another seed of one comparison, the tables
-of probes, forgetting, cuts, pooling and kinds of tokens, and what fuse-attention reads: means over
-kinds of tokens, weights by head, entropies by layer. Other seeds of the same comparison that the
-file has already stay.
+of probes, entanglement, forgetting, cuts, pooling and kinds of tokens, and what fuse-attention
+reads: means over kinds of tokens, weights by head, entropies by layer. Other seeds of the same
+comparison that the file has already stay.
 """
 
 from __future__ import annotations
@@ -17,7 +17,16 @@ import interp_compose as ic
 from benchmarks.common import RESULTS, plain_rows
 from interp_compose.runs.files import read_json
 
-TABLES: Final = ("probes", "read_back", "cuts", "cap", "tokens", "reads", "entropies")
+TABLES: Final = (
+    "probes",
+    "read_back",
+    "entanglement",
+    "cuts",
+    "cap",
+    "tokens",
+    "reads",
+    "entropies",
+)
 LAYER: Final = ["model", "split", "stack", "layer"]
 
 
@@ -57,4 +66,6 @@ def measured(*folders: Path, name: str) -> dict[str, Any]:
     if before.get("config") == configs[0]:
         for table, rows in tables.items():
             rows[:0] = [row for row in before.get(table, []) if row["seed"] not in seeds]
+            for row in rows if table in TABLES[:2] else ():
+                row.setdefault("stack", "encoder")  # all that earlier releases probed
     return {"config": configs[0], **tables}

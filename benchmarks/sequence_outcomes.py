@@ -4,8 +4,11 @@
 Settings, what each run got right, shares over seeds and paired differences. What the file has
 already, of the same data and training, and that the folders do not hold, stays: other settings of
 the same seeds, or other seeds of the same settings. So a comparison can be measured a few models,
-or a seed, at a time. Of ``generalise`` the seconds of a step and the learning curves are kept, too
-(:mod:`benchmarks.seq2seq` measures steps side by side); of the others times stay behind.
+or a seed, at a time. ``fits`` has the steps until ten of them have a mean loss of 0.1 or less
+(runs have those until an epoch does), and whether a run fitted its training data; rows of runs that
+an earlier release measured have none there. Of ``generalise`` the seconds of a step and the
+learning curves are kept, too (:mod:`benchmarks.seq2seq` measures steps side by side); of the others
+times stay behind.
 """
 
 from __future__ import annotations
@@ -62,10 +65,14 @@ def measured(*folders: Path) -> dict[str, Any]:
     """Of several results of one study on one task, joined to what the file has."""
     study = read_json(folders[0] / "result.json")["config"]["study"]
     axes, together = AXES[study], dict[str, Any]()
+    ceilings: list[dict[str, Any]] = []
     for folder in folders:
         result = RESULTS[study].load(folder)
         print(result.summary())
         tables, config = tables_of(result, study), kept_config(result.config)
+        if isinstance(result, ic.complexity.TaskPhases):
+            rows_of = plain_rows(result.frames["ceilings"])
+            ceilings += [row for row in rows_of if row not in ceilings]
         joined = with_known(tables, config, together, axes)
         if together and len(joined["runs"]) == len(tables["runs"]):
             raise SystemExit(f"{folder} has other data, training and seeds than {folders[0]}")
@@ -80,7 +87,8 @@ def measured(*folders: Path) -> dict[str, Any]:
     if "seeds" in config:
         config["seeds"] = sorted(set(tables["runs"]["seed"].tolist()))
     rows = {table: plain_rows(frame) for table, frame in tables.items()}
-    return {"config": config, **over_seeds(tables[measured_of(study)], study), **rows}
+    more = {"ceilings": ceilings} if ceilings else {}
+    return {"config": config, **over_seeds(tables[measured_of(study)], study), **rows, **more}
 
 
 def measured_of(study: str) -> str:
@@ -106,7 +114,9 @@ def tables_of(
     if isinstance(found, ic.complexity.TaskPhases):
         fits = found.epochs_to_fit().drop(columns="setting")
         fits = fits.rename(columns={"epochs": "epochs_to_fit", "steps": "steps_to_fit"})
-        tables["runs"] = tables["runs"].merge(fits)
+        tables["runs"] = tables["runs"].merge(fits.drop(columns="by_step"))
+        fitted = found.fitted.drop(columns="setting")
+        tables["fits"] = fits.drop(columns=["epochs_to_fit", "steps_to_fit"]).merge(fitted)
     return tables
 
 
@@ -145,6 +155,8 @@ def draw(name: str) -> None:
             fits = with_settings(pd.DataFrame(found["runs"])).rename(
                 columns={"steps": "all_steps", "steps_to_fit": "steps"}
             )
+            if len(by_step := found.get("fits", [])) == len(fits):
+                fits = with_settings(pd.DataFrame(by_step)).rename(columns={"by_step": "steps"})
             if of_tasks.fitted(fits).any():
                 figures["steps"] = of_tasks.steps_figure(fits, config, FITTED)
         if len(set(summary["setting"])) == len(config["init_rates"]) * len(config["weight_decays"]):

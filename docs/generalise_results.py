@@ -89,7 +89,9 @@ def pairs(name: str) -> Table:
 def inside(name: str) -> Table:
     """A row per model: what is read from its last encoder layer, and what is left of the test split
     without embeddings in fuse-attention; over seeds."""
-    read_back, probes = (_last_layer(frame(name, key)) for key in ("read_back", "probes"))
+    read_back, probes = (
+        _last_layer(_of_encoder(frame(name, key))) for key in ("read_back", "probes")
+    )
     roles = over(probes.query("probe == 'role'"), ["model"])
     rows = over(read_back, ["model"]).merge(roles, on="model")
     cuts = frame(name, "cuts").query("split == 'test' and layers == 'all' and earlier == 0")
@@ -111,9 +113,9 @@ def layers(name: str) -> Table:
     """A row per model and residual of the encoder: what probes read from it, with their control
     and selectivity, and R² of the embeddings; over seeds."""
     place = ["model", "layer"]
-    probes = frame(name, "probes")
+    probes = _of_encoder(frame(name, "probes"))
     probes["selectivity"] = probes["accuracy"] - probes["control"]
-    rows = over(frame(name, "read_back"), place)
+    rows = over(_of_encoder(frame(name, "read_back")), place)
     for probe in ("word", "role"):
         values = over(probes[probes["probe"] == probe], place).set_index(place)
         rows = rows.merge(values.add_prefix(f"{probe}_"), left_on=place, right_index=True)
@@ -168,6 +170,11 @@ def cuts() -> Table:
 def _left(rows: pd.DataFrame) -> pd.DataFrame:
     """With the share ``left`` of what the clean model gets right."""
     return rows.assign(left=rows["n_right"] / rows["n_clean"])
+
+
+def _of_encoder(rows: pd.DataFrame) -> pd.DataFrame:
+    """Those of the encoder, where a file has the decoder's, too."""
+    return rows[rows["stack"] == "encoder"].copy() if "stack" in rows else rows
 
 
 def _last_layer(rows: pd.DataFrame) -> pd.DataFrame:

@@ -29,6 +29,7 @@ from benchmarks import (
     authors,
     cat_pooled,
     common,
+    exposures,
     fusion_outcomes,
     gpu,
     outcomes,
@@ -56,12 +57,17 @@ from docs import (
 from docs.measured import read
 from docs.phase_results import share
 from interp_compose import cli
+from interp_compose.papers.complexity.grid.settings import KEY
 from interp_compose.papers.complexity.studies.anchors.phase import SHARES, phase_of
 from interp_compose.papers.complexity.studies.task_phases import measure
 from interp_compose.papers.complexity.studies.task_phases.measure import TaskPhasesOptions
 from interp_compose.plots.interactive import ChartFigure
 from tests.forking import outcome_of
-from tests.papers.complexity.studies import test_concept_graphs as concepts
+from tests.papers.complexity.studies import (
+    test_concept_graphs as concepts,
+    test_task_phases as task_phases,
+)
+from tests.papers.lrf.studies import test_generalise as generalise
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in outcomes.RUNS.glob("*.toml")))
@@ -417,6 +423,90 @@ def test_steps_are_drawn_from_what_was_kept(
     drawn.clear()
     sequence_outcomes.draw("text_phases_text")
     assert drawn == {}
+
+
+def exposed_result(times: int, of: str, epochs: int, right: int) -> ic.lrf.Generalisation:
+    """On COGS, of two seeds; the second gets two more right."""
+    rights = {"transformer": [(right, 2 * right), (right + 2, 2 * right)]}
+    report = {} if times == 1 else {"exposures": times, "exposures_of": of}
+    config = {
+        **generalise.CONFIG, "study": "generalise", "task": f"cogs, {times}", "epochs": epochs,
+        "data_report": report, "models": ["transformer"], "seeds": [0, 1],
+        **({} if times == 1 else {"steps_per_epoch": 2}),  # of four steps
+    }  # fmt: skip
+    return ic.lrf.Generalisation.from_runs(generalise.frames(rights), config)
+
+
+def test_generalisation_is_placed_by_how_often_a_line_was_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = [(1, "tested", 16, 0), (20, "tested", 2, 6), (20, "others", 2, 1)]
+    results = [exposed_result(*each) for each in asked]
+    folders = [each.save(tmp_path / str(i)) for i, each in enumerate(results)]
+    kept = exposures.measured(*folders)
+    seen = [(row["seen"], row["exposures_of"], row["seed"]) for row in kept["runs"]]
+    assert seen == [
+        (16, "tested", 0), (16, "tested", 1), (40, "tested", 0), (40, "tested", 1),
+        (2, "others", 0), (2, "others", 1),
+    ]  # fmt: skip
+    rows = {row["seen"]: row for row in kept["summary"] if row["kind"] == "all"}
+    assert rows[40]["mean"] == pytest.approx((18 / 40 + 20 / 40) / 2, abs=1e-6)
+    assert [row["n_right"] for row in kept["accuracy"] if row["seen"] == 2] == [1, 2, 3, 2]
+    assert "step_seconds" not in kept["runs"][0]
+    assert {row["step"] for row in kept["curve_ends"]} == {4}
+
+    (tmp_path / "made.json").write_text(json.dumps(kept))
+    monkeypatch.setattr(exposures, "RESULTS", tmp_path)
+    pictures = {}
+    monkeypatch.setattr(ChartFigure, "save", lambda own, path: pictures.update({path.name: own}))
+    exposures.draw("made")
+    chart = pictures["made.png"].chart
+    assert chart.categories == ["2", "16", "40"]
+    lines = {line.label: (line.x, line.y) for line in chart.panels[0].lines}
+    assert lines["transformer"] == ([2.0], [pytest.approx(rows[40]["mean"], abs=1e-6)])
+    assert set(lines) == {
+        "transformer", "transformer, nothing repeated", "transformer, other lines repeated"
+    }  # fmt: skip
+
+    other = replace(results[1], config={**results[1].config, "d_model": 99})
+    with pytest.raises(SystemExit, match="not of one comparison"):
+        exposures.measured(folders[0], other.save(tmp_path / "other"))
+    scan = replace(results[0], config={**results[0].config, "task": "scan-jump"})
+    with pytest.raises(SystemExit, match="scan-jump: how often it was seen is not known"):
+        exposures.measured(scan.save(tmp_path / "scan"))
+
+
+def test_fits_by_step_and_ceilings_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two folders, and drawn in the place of the ends of epochs."""
+    folders = []
+    for decay in task_phases.DECAYS:
+        made = {
+            name: frame[frame["weight_decay"] == decay]
+            for name, frame in task_phases.frames().items()
+        }
+        made["curve"] = made["curve"].assign(split="train")
+        steps = made["runs"][[*KEY]].assign(step=10, loss=lambda runs: 0.05 + runs["seed"])
+        made["losses"] = pd.concat([steps, steps.assign(step=20, loss=0.1)], ignore_index=True)
+        counts = {"split": "gen", "kind": "", "n_known": 4, "n": 10}
+        made["ceilings"] = pd.DataFrame([{"size": size, **counts} for size in task_phases.SIZES])
+        config = {**task_phases.CONFIG, "study": "task_phases", "weight_decays": [decay]}
+        found = ic.complexity.TaskPhases.from_runs(made, config)
+        folders.append(found.save(tmp_path / str(decay)))
+    kept = sequence_outcomes.measured(*folders)
+    assert len(kept["fits"]) == len(kept["runs"]) == 16
+    for row in kept["fits"]:
+        assert (row["by_step"], row["train"], row["fitted"]) == (10 + 10 * row["seed"], 0.5, 0)
+    assert kept["ceilings"] == [{"size": size, **counts} for size in task_phases.SIZES]
+    assert {row["steps_to_fit"] for row in kept["runs"]} != {10, 20}
+    (tmp_path / "made.json").write_text(json.dumps(kept))
+    monkeypatch.setattr(sequence_outcomes, "RESULTS_FOLDER", tmp_path)
+    drawn = {}
+    monkeypatch.setattr(ChartFigure, "save", lambda own, path: drawn.update({path.name: own}))
+    sequence_outcomes.draw("made")
+    (panel,) = drawn["made_steps.png"].chart.panels
+    assert {(*line.y, *line.low, *line.high) for line in panel.lines} == {(15, 15, 10, 10, 20, 20)}
 
 
 def test_what_was_not_measured_is_none() -> None:

@@ -58,6 +58,7 @@ class TokenKinds:
     Attributes:
         source, target: the kind of each token that the encoder reads, and the decoder.
         roles: of each source token; an empty text where it has none.
+        target_roles: of each token that the decoder reads.
         units: for each way to form phrases the phrase of each source token, :data:`ALONE` where it
             is in none.
     """
@@ -65,6 +66,7 @@ class TokenKinds:
     source: Sequence[str]
     target: Sequence[str]
     roles: Sequence[str]
+    target_roles: Sequence[str] = ()
     units: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
@@ -88,15 +90,17 @@ def marks_of(data: SequenceData, pairs: Sequence[EncodedPair]) -> list[TokenKind
 
 def plain_marks(source: Sequence[str], target: Sequence[str]) -> TokenKinds:
     """Of a task without a grammar here."""
-    return _marks([TOKEN] * len(source), [TOKEN] * len(target), [""] * len(source))
+    nothing = [""] * len(source), [""] * len(target)
+    return _marks([TOKEN] * len(source), [TOKEN] * len(target), *nothing)
 
 
 def scan_marks(source: Sequence[str], target: Sequence[str]) -> TokenKinds:
     """Of a command of SCAN and its actions.
 
     The role of a word within a verb phrase ("walk around left") is when and how often the phrase is
-    carried out: first or second, once, twice or thrice. Other words have none. Units: ``"phrase"``
-    is a verb phrase, ``"clause"`` a verb phrase with its repetition.
+    carried out: first or second, once, twice or thrice. Other words have none. An action has the
+    role of the verb phrase that it carries out. Units: ``"phrase"`` is a verb phrase,
+    ``"clause"`` a verb phrase with its repetition.
     """
     kinds = [SCAN_KINDS[word] for word in source]
     clause, clauses = 0, []
@@ -116,7 +120,22 @@ def scan_marks(source: Sequence[str], target: Sequence[str]) -> TokenKinds:
         phrases.append(number if is_verb_phrase else ALONE)
         clause_units.append(ALONE if kind == "conjunction" else number)
     actions = [SCAN_ACTIONS[action] for action in target]
-    return _marks(kinds, actions, roles, {"phrase": phrases, "clause": clause_units})
+    # What is carried out first comes first: the clause after "after", else the first one.
+    target_roles = []
+    for number in sorted(set(phrases) - {ALONE}, key=lambda number: roles[phrases.index(number)]):
+        phrase = [word for word, own in zip(source, phrases, strict=True) if own == number]
+        n_times = {"twice": 2, "thrice": 3}.get(times.get(number, ""), 1)
+        target_roles += [roles[phrases.index(number)]] * (_n_actions(phrase) * n_times)
+    target_roles = [*target_roles, *[""] * len(target)][: len(target)]  # of what is no such pair
+    return _marks(kinds, actions, roles, target_roles, {"phrase": phrases, "clause": clause_units})
+
+
+def _n_actions(phrase: Sequence[str]) -> int:
+    """Of a verb phrase of SCAN: V, V D, V opposite D or V around D."""
+    of_verb = int(phrase[0] != "turn")
+    if "around" in phrase:
+        return 4 * (1 + of_verb)
+    return of_verb + (2 if "opposite" in phrase else int(len(phrase) > 1))
 
 
 def cogs_marks(source: Sequence[str], target: Sequence[str]) -> TokenKinds:
@@ -125,12 +144,14 @@ def cogs_marks(source: Sequence[str], target: Sequence[str]) -> TokenKinds:
     A word is a noun where a predicate has its variable alone, "cake ( x _ 4 )", and a verb where a
     verb's relation has it first, "eat . agent ( x _ 2 , …". The role of a noun or proper noun is
     the verb's relation that has it second: agent, theme or recipient; none where it has no such
-    relation (after a preposition). Words alone and those that are no nouns have no role. Unit:
-    ``"noun phrase"``, a determiner with its noun.
+    relation (after a preposition). Words alone and those that are no nouns have no role. In a
+    logical form that of a noun has its predicate, and that of a proper noun its name. Unit: ``"noun
+    phrase"``, a determiner with its noun.
     """
     form = " ".join(target)
     if len(source) == 1:
-        return _marks([_primitive(source[0], form)], [_sign(sign) for sign in target], [""])
+        no_roles = [""] * len(target)
+        return _marks([_primitive(source[0], form)], [*map(_sign, target)], [""], no_roles)
     nouns = {int(number) for number in re.findall(r"\( x _ (\d+) \)", form)}
     heads = re.findall(r"(\w+) \. \w+ \( x _ (\d+) ,", form)
     verbs = {int(number) for head, number in heads if head != "nmod"}
@@ -160,7 +181,23 @@ def cogs_marks(source: Sequence[str], target: Sequence[str]) -> TokenKinds:
     for i in range(len(source) - 1):
         if kinds[i : i + 2] == ["determiner", "noun"]:
             phrases[i : i + 2] = i, i
-    return _marks(kinds, [_sign(sign) for sign in target], roles, {"noun phrase": phrases})
+    signs = [_sign(sign) for sign in target]
+    target_roles = [""] * len(target)
+    for i, sign in enumerate(signs):
+        # "cake ( x _ 3 )": a noun's predicate has its variable alone.
+        alone = re.match(r"\( x _ (\d+) \)", " ".join(target[i + 1 : i + 6]))
+        if sign == "predicate" and alone:
+            target_roles[i] = role_of.get(int(alone[1]), NO_ROLE)
+        elif sign == "name":  # "give . agent ( x _ 1 , Paula )"
+            target_roles[i] = _relation_before(target, i)
+    return _marks(kinds, signs, roles, target_roles, {"noun phrase": phrases})
+
+
+def _relation_before(form: Sequence[str], name: int) -> str:
+    """The relation of a verb in whose brackets a name of a logical form of COGS is, or none."""
+    opening = max((i for i in range(name) if form[i] == "("), default=0)
+    relation = form[opening - 1] if opening else ""
+    return relation if relation in ROLES else NO_ROLE
 
 
 def _primitive(word: str, form: str) -> str:
@@ -181,8 +218,10 @@ def _marks(
     source: Sequence[str],
     target: Sequence[str],
     roles: Sequence[str],
+    target_roles: Sequence[str],
     units: Mapping[str, Sequence[int]] | None = None,
 ) -> TokenKinds:
     """With the source's end and the target's start."""
     with_end = {name: [*groups, ALONE] for name, groups in (units or {}).items()}
-    return TokenKinds([*source, END], [START, *target], [*roles, ""], with_end)
+    kinds = [*source, END], [START, *target]
+    return TokenKinds(*kinds, [*roles, ""], ["", *target_roles], with_end)

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
+
+import pandas as pd
 
 from interp_compose.errors import OptionError
 from interp_compose.papers.complexity.grid.decoder_run import DecoderRun
 from interp_compose.papers.complexity.grid.settings import AXES, KEY
 from interp_compose.papers.complexity.grid.together import plan_of
 from interp_compose.papers.shared.grid.sequence_run import PreparedRun, train_alone, train_together
-from interp_compose.studies.core.grid import Grid, GridResult, checked, numbers, seeds_of
+from interp_compose.studies.core.grid import (
+    Grid,
+    GridResult,
+    Tables,
+    checked,
+    gathered,
+    numbers,
+    seeds_of,
+)
 from interp_compose.studies.core.options import Execution, GridOptions
 from interp_compose.training.loop import trains
 
@@ -59,6 +68,8 @@ def decoder_grid(
     check: Callable[[R], None],
     keep: Callable[[Path], object],
     bytes_of_each: Callable[[], int],
+    tables: Tables = gathered,
+    frames: Mapping[str, pd.DataFrame] | None = None,
     **config: Any,
 ) -> Grid[ResultT]:
     """The grid of these runs.
@@ -73,12 +84,13 @@ def decoder_grid(
         check: refuses a run that cannot be trained; of each place, the first seed's is tried.
         keep: writes the data beside the runs.
         bytes_of_each: how much memory a run needs on a GPU.
+        tables, frames: see :class:`.Grid`.
         config: what else the result says of itself.
     """
     for run in runs:
         if run.seed == runs[0].seed:
             check(run)
-    shape = {name: value for name, value in asdict(runs[0]).items() if name not in KEY}
+    shape = {name: value for name, value in runs[0].identity.items() if name not in KEY}
     axes = {
         axis: sorted({getattr(run, name) for run in runs} - {None}) for axis, name in AXES.items()
     }
@@ -96,6 +108,8 @@ def decoder_grid(
         },
         axes=list(AXES),
         keep=keep,
+        tables=tables,
+        frames=frames or {},
     )
 
 

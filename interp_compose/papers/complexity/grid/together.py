@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import Final
 
 import torch
@@ -58,7 +57,7 @@ def plan_of(
     """Runs one by one (``train`` of the work's module); with a GPU, and ``where`` "here", as
     many at a time as its memory holds of those that follow each other and see the same batches
     (``train_many``)."""
-    configs, module = [asdict(run) for run in runs], WORKS[work]
+    configs, module = [run.identity for run in runs], WORKS[work]
     alike = len({(run.init_rate, run.weight_decay) for run in runs})
     of_one = any(configs[0].get(name, value) != value for name, value in OF_ONE.items())
     if execution.where == "here" and alike > 1 and not of_one and torch.cuda.is_available():

@@ -25,7 +25,7 @@ class EncodedPairs(Sequence[EncodedPair]):
     """Pairs as token ids, each encoded when it is first asked for: of a million sums a run may
     train on a thousand.
 
-    ``end`` are the ids at the end of a source.
+    ``pairs`` are their texts, ``end`` the ids at the end of a source.
     """
 
     def __init__(
@@ -35,18 +35,18 @@ class EncodedPairs(Sequence[EncodedPair]):
         target: Vocabulary,
         end: Sequence[int],
     ) -> None:
-        self._pairs, self._source, self._target, self._end = pairs, source, target, list(end)
+        self.pairs, self._source, self._target, self._end = pairs, source, target, list(end)
         self._encoded: dict[int, EncodedPair] = {}
 
     def __len__(self) -> int:
-        return len(self._pairs)
+        return len(self.pairs)
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         place = range(len(self))[index]
         if place not in self._encoded:
-            pair = self._pairs[place]
+            pair = self.pairs[place]
             self._encoded[place] = EncodedPair(
                 np.array([*self._source.ids(pair.source), *self._end]),
                 np.array([*self._target.ids(pair.target), EOS]),
@@ -55,7 +55,7 @@ class EncodedPairs(Sequence[EncodedPair]):
 
     def token_counts(self) -> Iterator[tuple[int, int]]:
         """Of each pair's source and target, their ends included."""
-        for pair in self._pairs:
+        for pair in self.pairs:
             yield len(pair.source.split()) + len(self._end), len(pair.target.split()) + 1
 
 

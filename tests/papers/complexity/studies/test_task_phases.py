@@ -19,6 +19,7 @@ from interp_compose.papers.complexity.studies.task_phases.measure import (
     TaskRun,
     _start_of as start_of,
     by_epoch,
+    by_window,
 )
 from interp_compose.papers.shared.grid.sequence_data import SequenceData
 from interp_compose.papers.shared.models.decoder import SmallDecoder
@@ -26,6 +27,7 @@ from interp_compose.papers.shared.text.vocabulary import BOS, EOS
 from interp_compose.papers.shared.training.sequence_objective import TargetSequence
 from interp_compose.plots.chart import Chart
 from interp_compose.plots.heatmap import HeatMap
+from interp_compose.runs.files import read_json
 from tests import architectures
 from tests.papers.lrf.studies.test_generalise import toy
 from tests.studies.conftest import splitting_tokenizer
@@ -107,6 +109,116 @@ def test_losses_are_averaged_over_epochs() -> None:
         {"epoch": 2, "step": 4, "loss": 0.5},
         {"epoch": 3, "step": 5, "loss": 7.0},
     ]
+
+
+def test_a_result_of_an_earlier_release_is_read_without_what_it_lacks() -> None:
+    now = result()
+    frames = {name: own for name, own in now.frames.items() if name not in ("losses", "ceilings")}
+    frames["summary"] = frames["summary"].drop(columns=["ceiling", "n_fitted"])
+    then = replace(now, frames=frames)
+    assert then.frame["ceiling"].isna().all()
+    assert then.summary() == now.summary()
+    assert then.epochs_to_fit()["by_step"].isna().all()
+
+
+def test_losses_are_averaged_over_ten_steps() -> None:
+    """The first steps are told apart where an epoch's end does not tell them."""
+    losses = [float(step) for step in range(23)]
+    expected = [{"step": 10, "loss": 4.5}, {"step": 20, "loss": 14.5}, {"step": 23, "loss": 21.0}]
+    assert by_window(losses) == expected
+    assert by_window(losses[:1]) == [{"step": 1, "loss": 0.0}]
+
+
+def test_steps_to_fit_by_hand() -> None:
+    """Windows of one run: .5, .1, .05, .2; the second is the first at .1. Another never is."""
+    tables = frames()
+    tables["losses"] = pd.DataFrame(
+        {**place, "step": step, "loss": loss + 0.2 * place["seed"]}
+        for place in tables["runs"][["init_rate", "weight_decay", "size", "seed"]].to_dict(
+            "records"
+        )
+        for step, loss in ((10, 0.5), (20, 0.1), (30, 0.05), (33, 0.2))
+    )
+    found = ic.complexity.TaskPhases.from_runs(tables, CONFIG)
+    fits = found.epochs_to_fit().set_index("seed")["by_step"]
+    assert set(fits.loc[0]) == {20.0}
+    assert fits.loc[1].isna().all()
+    assert set(found.epochs_to_fit(loss=0.07).query("seed == 0")["by_step"]) == {30.0}
+    assert found.epochs_to_fit()["epochs"].equals(result().epochs_to_fit()["epochs"])
+    assert result().epochs_to_fit()["by_step"].isna().all()  # of tables without losses
+
+
+def test_runs_that_did_not_fit_are_named_and_counted() -> None:
+    """Of the training sample, .95 is right at the end, and of one run .6, after 1 at first; at .9
+    a run is fitted."""
+    tables = frames()
+    rows = []
+    for place in tables["curve"].to_dict("records"):
+        is_bad = (place["init_rate"], place["weight_decay"], place["size"]) == (0.5, 0.1, 7)
+        is_bad = is_bad and place["seed"] == 1
+        share = 1.0 if place["step"] == 0 else 0.6 if is_bad else 0.9
+        rows.append({**place, "split": "train", "accuracy": share})
+    tables["curve"] = pd.concat([tables["curve"], pd.DataFrame(rows)], ignore_index=True)
+    found = ic.complexity.TaskPhases.from_runs(tables, CONFIG)
+    counts = found.frame.set_index(["setting", "size"])["n_fitted"]
+    assert counts["γ 0.5, wd 0.1", 7] == 1
+    assert (counts.drop(("γ 0.5, wd 0.1", 7)) == 2).all()
+    assert found.fitted.query("fitted == 0")["train"].tolist() == [0.6]
+    note = "at the end, and yet in all means and differences: γ 0.5, wd 0.1, 7 sequences, seed 1"
+    assert f"! not fitted, less than 0.9 of the training sample right {note} (0.60)" in (
+        found.summary()
+    )
+    assert not any(each.startswith("not fitted") for each in result().notes)
+    assert result().frame["n_fitted"].isna().all()  # of tables without that sample
+
+
+def rare() -> ic.SequenceTask:
+    """The toy task with two lines of a word of their own, of which one is tested."""
+    splits = dict(toy().splits)
+    splits["train"] += (ic.SequencePair("c", "C"), ic.SequencePair("d a", "D A"))
+    splits["gen"] += (ic.SequencePair("c b", "C B", "short"), ic.SequencePair("e", "A", "short"))
+    return ic.SequenceTask("toy", splits, {})
+
+
+def test_a_subset_holds_what_is_shown_once_and_is_another_run(tmp_path: Path) -> None:
+    """Of all data, and where nothing is shown once, data, order and name of a run are what they
+    were."""
+    asked: dict[str, Any] = {"seeds": 1, "run": TINY, "where": "here", "progress": False}
+    found = ic.complexity.task_phases(rare(), [0.5], [0.1], tmp_path / "out", sizes=[3, 9], **asked)
+    assert found.config["kept_lines"] == 2
+    configs = {
+        config["size"]: config
+        for config in map(read_json, (tmp_path / "out" / "runs").glob("*/config.json"))
+        for config in [config["config"]]
+    }
+    assert configs[3]["kept_lines"] == 2
+    assert "kept_lines" not in configs[9]
+    data = SequenceData.of(rare().splits, one_sequence=True)
+    train = data.splits["train"]
+    order = np.random.default_rng(0).permutation(9).tolist()
+    some, every = (TaskRun(**configs[size]).training(data) for size in (3, 9))
+    assert every == [train[i] for i in order]
+    assert {id(train[7]), id(train[8])} < {*map(id, some)}
+    assert len(some) == 3
+    small = {train.pairs[i].source for i in range(9) if any(train[i] is one for one in some)}
+    words = {word for source in small for word in source.split()}
+    ceilings = found.frames["ceilings"].query("split == 'gen'")
+    known = [each.source for each in rare().splits["gen"] if {*each.source.split()} <= words]
+    assert ceilings.query("size == 3")["n_known"].sum() == len(known)
+    short = ceilings.query("size == 9 and kind == 'short'")[["n_known", "n"]]
+    assert short.to_numpy().tolist() == [[2, 3]]  # e is never shown
+    summary = found.frame.set_index(["size", "split", "kind"])["ceiling"]
+    assert summary[9, "gen", "all"] == pytest.approx(4 / 5)
+    assert summary[9, "gen", "short"] == pytest.approx(2 / 3)
+    assert "80.0" in found.summary()
+
+    with pytest.raises(OptionError, match="size=1: expected at least 2, the training sequences wi"):
+        ic.complexity.task_phases(rare(), [0.5], [0.1], tmp_path / "no", sizes=[1], **asked)
+    assert not (tmp_path / "no").exists()
+    plain = study(tmp_path / "plain", sizes=[3])
+    assert "kept_lines" not in plain.config
+    (path, *_) = (tmp_path / "plain" / "runs").glob("*/config.json")
+    assert "kept_lines" not in read_json(path)["config"]
 
 
 def test_steps_to_fit_are_drawn_where_all_seeds_fit() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 import shutil
 from collections import defaultdict
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +34,20 @@ from interp_compose.papers.lrf.grammar import (
 from interp_compose.papers.lrf.models.init import init_xavier
 from interp_compose.papers.lrf.models.seq2seq import Seq2SeqConfig, SmallSeq2Seq
 from interp_compose.papers.lrf.models.small_seq2seq import SmallSeq2SeqModel
+from interp_compose.papers.lrf.probes.entanglement import cross_probe
 from interp_compose.papers.lrf.studies.fusion.pooling import cap_rows, numbered, pooled_match
 from interp_compose.papers.lrf.studies.fusion.probing import (
-    encoder_states,
+    StackTokens,
+    cross_rows,
     probe_sentences,
     probe_tasks,
+    stack_states,
 )
 from interp_compose.papers.lrf.studies.fusion.reading import cut_rows, layer_cut
 from interp_compose.papers.lrf.studies.fusion.tokens import token_rows
 from interp_compose.papers.lrf.studies.generalise.measure import finished_runs
 from interp_compose.papers.lrf.studies.generalise.reads import reads_by_kind
+from interp_compose.papers.lrf.tasks.scan import _everything
 from interp_compose.papers.shared.grid.sequence_data import SequenceData
 from interp_compose.papers.shared.text.vocabulary import BOS
 from interp_compose.papers.shared.training.sequence_objective import EncodedPair, exact_match
@@ -113,6 +119,7 @@ def marked(of: Any, source: str, target: str) -> TokenKinds:
 
 def test_marks_of_a_command() -> None:
     marks = marked(scan_marks, "look thrice after turn around left", "I_TURN_LEFT I_LOOK")
+    assert marks.target_roles == ["", "first, once", "first, once"]  # the target is cut short
     assert marks.source == [
         "primitive", "repetition", "conjunction", "primitive", "modifier", "direction", "end",
     ]  # fmt: skip
@@ -126,14 +133,27 @@ def test_marks_of_a_command() -> None:
     assert both.roles == ["first, once", "", "second, twice", "", ""]
 
 
+def test_an_action_has_the_role_of_the_phrase_that_it_carries_out() -> None:
+    """Against every command of SCAN, carried out clause by clause."""
+    actions_of = {pair.source: pair.target.split() for pair in _everything()}
+    for source, actions in [*actions_of.items()][::7]:
+        found = scan_marks(source.split(), actions).target_roles
+        roles = [""]
+        clauses = re.split(" (?:and|after) ", source)
+        order = [1, 0] if " after " in source else [*range(len(clauses))]
+        for place, i in zip(("first", "second"), order, strict=False):
+            times = next((word for word in clauses[i].split() if word in ("twice", "thrice")), "")
+            roles += [f"{place}, {times or 'once'}"] * len(actions_of[clauses[i]])
+        assert found == roles, source
+
+
 def test_marks_of_a_sentence() -> None:
-    marks = marked(
-        cogs_marks,
-        "Paula gave a cake in the box to Emma .",
+    form = (
         "* box ( x _ 6 ) ; give . agent ( x _ 1 , Paula ) AND give . theme ( x _ 1 , x _ 3 ) AND "
         "give . recipient ( x _ 1 , Emma ) AND cake ( x _ 3 ) AND cake . nmod . in "
-        "( x _ 3 , x _ 6 )",
+        "( x _ 3 , x _ 6 )"
     )
+    marks = marked(cogs_marks, "Paula gave a cake in the box to Emma .", form)
     assert marks.source == [
         "proper noun", "verb", "determiner", "noun", "preposition", "determiner", "noun",
         "preposition", "proper noun", "other", "end",
@@ -141,6 +161,11 @@ def test_marks_of_a_sentence() -> None:
     roles = ["agent", "", "", "theme", "", "", "none", "", "recipient", "", ""]
     assert marks.roles == roles
     assert marks.units == {"noun phrase": [-1, -1, 2, 2, -1, 5, 5, -1, -1, -1, -1]}
+    given = ["", *form.split()]
+    roles_of = [(given[i], role) for i, role in enumerate(marks.target_roles) if role]
+    assert roles_of == [
+        ("box", "none"), ("Paula", "agent"), ("Emma", "recipient"), ("cake", "theme")
+    ]  # fmt: skip
     start = ["start", "connective", "predicate", "bracket", "variable", "variable", "variable"]
     assert marks.target[:7] == start
     assert {"name", "relation"} < set(marks.target)
@@ -159,6 +184,8 @@ def test_marks_of_an_infinitive_and_of_words_alone() -> None:
     ):
         alone = marked(cogs_marks, word, meaning)
         assert (alone.source, alone.roles, alone.units) == ([kind, "end"], ["", ""], {})
+        assert set(alone.target_roles) == {""}
+        assert len(alone.target_roles) == len(alone.target)
 
 
 def test_a_task_is_known_by_its_vocabularies() -> None:
@@ -171,7 +198,7 @@ def test_a_task_is_known_by_its_vocabularies() -> None:
     assert grammar_of(other) == "none"
     (marks,) = marks_of(other, other.splits["train"])
     assert (marks.source, marks.target) == (["token"] * 2 + ["end"], ["start"] + ["token"] * 2)
-    assert (set(marks.roles), marks.units) == ({""}, {})
+    assert (set(marks.roles), marks.units, marks.target_roles) == ({""}, {}, ["", "", ""])
 
 
 # ---- what fuse-attention reads ---------------------------------------------------------------
@@ -343,16 +370,19 @@ def test_exact_match_that_is_left() -> None:
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_states_are_those_of_each_source_alone(norm: str) -> None:
+@pytest.mark.parametrize(("stack", "n_layers"), [("encoder", 3), ("decoder", 2)])
+def test_states_are_those_of_each_pair_alone(norm: str, stack: str, n_layers: int) -> None:
     model = small("both", norm=norm).double()  # a batch in another order rounds otherwise
-    found = encoder_states(model, PAIRS)
-    slow: list[list[Any]] = [[] for _ in range(4)]
+    found = stack_states(model, PAIRS, stack)
+    slow: list[list[Any]] = [[] for _ in range(n_layers + 1)]
     for pair in PAIRS:
         _, cache = model.run_with_cache(*inputs(pair))
-        names = ["encoder_blocks.0.hook_resid_pre"]
-        names += [f"encoder_blocks.{layer}.hook_resid_post" for layer in range(3)]
+        names = [f"{stack}_blocks.0.hook_resid_pre"]
+        names += [f"{stack}_blocks.{layer}.hook_resid_post" for layer in range(n_layers)]
         for own, name in zip(slow, names, strict=True):
-            own.append(cache[name][0, :-1].numpy())  # without the end
+            states = cache[name][0].numpy()
+            # without the end of the source; without the start that the decoder is given
+            own.append(states[:-1] if stack == "encoder" else states[1:])
     for own, expected in zip(found, slow, strict=True):
         np.testing.assert_allclose(own, np.concatenate(expected), rtol=1e-9, atol=1e-9)
 
@@ -369,31 +399,78 @@ def test_sentences_of_probes_are_different_and_apart() -> None:
         probe_sentences(few, 8)
 
 
-def test_labels_of_probes_and_of_control_tasks() -> None:
-    train, test = probe_sentences(DATA, 100)
-    word, role = probe_tasks(DATA, train, test)
-    for part, labels, control in zip((train, test), word.labels, word.control, strict=True):
-        ids = np.concatenate([pair.source[:-1] for pair in part])
+@pytest.mark.parametrize("stack", ["encoder", "decoder"])
+def test_labels_of_probes_and_of_control_tasks(stack: str) -> None:
+    parts = probe_sentences(DATA, 100)
+    tokens = [StackTokens.of(DATA, part, stack) for part in parts]
+    word, role = probe_tasks(tokens[0], tokens[1], stack)
+    for part, labels, control in zip(parts, word.labels, word.control, strict=True):
+        sides = [pair.source if stack == "encoder" else pair.target for pair in part]
+        ids = np.concatenate([side[:-1] for side in sides])
         np.testing.assert_array_equal(labels, ids)
         assert sorted(control) == sorted(ids)  # the same words, on other tokens
         assert (control != ids).any()
     assert word.n_types == len(np.unique(word.labels[0]))
-    names = sorted({each for mark in marks_of(DATA, train) for each in mark.roles} - {""})
+    of_side = {
+        "encoder": lambda mark: mark.roles[:-1],
+        "decoder": lambda mark: mark.target_roles[1:],
+    }
+    marks = [
+        [each for one in marks_of(DATA, part) for each in of_side[stack](one)] for part in parts
+    ]
+    names = sorted({*marks[0]} - {""})
     label_of: dict[int, set[int]] = defaultdict(set)
-    for k, part in enumerate((train, test)):
-        marks = [each for mark in marks_of(DATA, part) for each in mark.roles[:-1]]
-        assert role.chosen[k].tolist() == [each != "" for each in marks]
-        expected = [names.index(each) if each in names else 6 for each in marks if each]
-        assert [min(label, 6) for label in role.labels[k].tolist()] == [
-            min(each, len(names)) for each in expected
-        ]
+    for k, own in enumerate(marks):
+        assert role.chosen[k].tolist() == [each != "" for each in own]
+        expected = [names.index(each) if each in names else len(names) for each in own if each]
+        assert role.labels[k].tolist() == expected
         words = word.labels[k][role.chosen[k]]
         for one, label in zip(words.tolist(), role.control[k].tolist(), strict=True):
             label_of[one].add(label)
     assert {len(labels) for labels in label_of.values()} == {1}  # a label for each word
     assert set().union(*label_of.values()) <= set(role.labels[0].tolist())
-    plain = SequenceData.of({"train": [ic.SequencePair(f"a{i} b", "c") for i in range(8)]})
-    assert [each.name for each in probe_tasks(plain, *probe_sentences(plain, 8))] == ["word"]
+    plain = SequenceData.of({"train": [ic.SequencePair(f"a{i} b", "c d") for i in range(8)]})
+    sides = [StackTokens.of(plain, part, stack) for part in probe_sentences(plain, 8)]
+    (task,) = probe_tasks(sides[0], sides[1], stack)
+    assert task.name == "word"
+    assert task.chosen[0].all()
+    assert cross_rows(np.zeros((12, 2)), sides[0], np.zeros((4, 2)), sides[1]) == []
+
+
+def test_in_a_logical_form_only_words_are_probed_for() -> None:
+    form = "* box ( x _ 1 ) ; eat . agent ( x _ 2 , Ava ) AND eat . theme ( x _ 2 , x _ 1 )"
+    data = SequenceData.of({"train": [ic.SequencePair("the box Ava", form)]})
+    tokens = StackTokens.of(data, data.splits["train"], "decoder")
+    word, _ = probe_tasks(tokens, tokens, "decoder")
+    assert [data.target.text([one]) for one in word.labels[0].tolist()] == ["box", "Ava"]
+    assert tokens.roles[tokens.roles != ""].tolist() == ["theme", "agent"]
+
+
+def test_entanglement_is_of_one_kind_and_across_each_other_label() -> None:
+    """The rows against the probe of tokens that were chosen by hand: of the kind with most
+    different words, which are five; directions and modifiers are two each."""
+    random = np.random.default_rng(3)
+    parts = probe_sentences(DATA, 100)
+    tokens = [StackTokens.of(DATA, part, "encoder") for part in parts]
+    vectors = [random.normal(size=(len(each.words), 4)) for each in tokens]
+    rows = cross_rows(vectors[0], tokens[0], vectors[1], tokens[1])
+    roles = sorted({role for each in tokens for role in each.roles} - {""})
+    sides = []
+    for each, own in zip(tokens, vectors, strict=True):
+        at = [i for i, kind in enumerate(each.kinds) if kind == "primitive"]
+        labels = {"role": np.array([roles.index(each.roles[i]) for i in at])}
+        labels["word"] = each.words[at]
+        sides.append((own[at], labels))
+    assert [(row["probe"], row["given"], row["kind"]) for row in rows] == [
+        ("role", "word", "primitive"), ("word", "role", "primitive"),
+    ]  # fmt: skip
+    for row in rows:
+        expected = cross_probe(
+            *(sides[0][0], sides[0][1][row["probe"]], sides[0][1][row["given"]]),
+            *(sides[1][0], sides[1][1][row["probe"]], sides[1][1][row["given"]]),
+        )
+        assert expected is not None
+        assert {name: row[name] for name in asdict(expected)} == asdict(expected)
 
 
 # ---- CAP -------------------------------------------------------------------------------------
@@ -482,10 +559,11 @@ def frames() -> dict[str, pd.DataFrame]:
     models, splits, n = ("transformer", "lrf"), ("train", "dev", "gen"), 40
     made: dict[str, list[dict[str, Any]]] = {table.name: [] for table in ic.lrf.Fusion.SCHEMA}
     for m, model in enumerate(models):
-        for layer in range(3):
+        for stack, layer in itertools.product(("encoder", "decoder"), range(3)):
             made["read_back"].append(
                 {
                     "model": model,
+                    "stack": stack,
                     "layer": layer,
                     "r2": 1 - layer * (0.3 - m / 10),
                     "n_train": 99,
@@ -495,8 +573,11 @@ def frames() -> dict[str, pd.DataFrame]:
             for probe, control in (("word", 0.1), ("role", 0.7)):
                 counts = {"n_labels": 4, "n_types": 9, "n_train": 99, "n": 30}
                 numbers = {"accuracy": 0.9 - layer / 10, "control": control, "majority": 0.4}
-                place = {"model": model, "layer": layer, "probe": probe}
+                place = {"model": model, "stack": stack, "layer": layer, "probe": probe}
                 made["probes"].append({**place, **numbers, **counts})
+                of_kind = {"given": "role" if probe == "word" else "word", "kind": "noun"}
+                shares = {"within": 0.9 - m / 10, "across": 0.8 - layer / 5, "majority": 0.4}
+                made["entanglement"].append({**place, **of_kind, **shares, "n_train": 99, "n": 30})
         for split in splits:
             for spans, layer in itertools.product(("phrases", "shuffled"), range(2)):
                 place = {"model": model, "split": split, "unit": "noun phrase", "spans": spans}
@@ -560,7 +641,20 @@ def test_figures_show_the_last_split_and_means_over_tokens() -> None:
     assert isinstance(probes, Chart)
     assert isinstance(forgetting, Chart)
     assert isinstance(cap, Chart)
-    word, role, accuracy = probes.panels
+    word, role, accuracy, *of_decoder = probes.panels
+    assert len(of_decoder) == 3
+    entanglement = found["fusion_entanglement"]
+    assert isinstance(entanglement, Chart)
+    titles = [panel.title for panel in entanglement.panels]
+    assert titles[:2] == ["encoder: word across roles", "encoder: role across words"]
+    assert len(titles) == 4
+    for line, m in zip(entanglement.panels[0].lines, (0, 1), strict=True):
+        assert line.y == pytest.approx([0.1 - m / 10 + layer / 5 for layer in range(3)])
+    lines = result().summary().splitlines()
+    (head,) = (k for k, line in enumerate(lines) if line.startswith("probes of one label, fitted"))
+    assert lines[head].endswith("tokens of one kind (decoder: noun, encoder: noun)")
+    expected = ["transformer", "encoder", "1", "word", "0.900", "0.600", "0.300", "0.400", "30"]
+    assert any(line.split() == expected for line in lines[head:])
     assert word.lines[0].y == pytest.approx([0.8, 0.7, 0.6])
     assert role.lines[1].y == pytest.approx([0.2, 0.1, 0.0])
     assert accuracy.lines[0].y == pytest.approx([0.9, 0.8, 0.7])
@@ -584,13 +678,12 @@ def test_figures_show_the_last_split_and_means_over_tokens() -> None:
 def test_a_task_without_roles_and_phrases() -> None:
     plain = frames()
     plain["probes"] = plain["probes"].query("probe == 'word'")
-    plain["cap"] = plain["cap"].iloc[:0]
-    for name in ("reads", "entropies", "cuts"):
+    for name in ("cap", "entanglement", "reads", "entropies", "cuts"):
         plain[name] = plain[name].iloc[:0]
     found = ic.lrf.Fusion.from_rows(plain, {**CONFIG, "grammar": "none"})
     assert set(found.figures()) == {"fusion_probes", "fusion_forgetting"}
     assert "selectivity" not in found.summary()
-    assert len(found.figures()["fusion_probes"].chart.panels) == 1  # type: ignore[union-attr]
+    assert len(found.figures()["fusion_probes"].chart.panels) == 2  # type: ignore[union-attr]
 
 
 TINY = ic.lrf.SequenceTraining(
@@ -619,9 +712,10 @@ def test_every_table_has_its_rows(opened: ic.lrf.Fusion) -> None:
     counts = {
         name: frame["model"].value_counts().to_dict() for name, frame in opened.frames.items()
     }
-    splits, layers = 2, 3
-    assert counts["read_back"] == {"transformer": layers, "lrf": layers}
-    assert counts["probes"] == {"transformer": 2 * layers, "lrf": 2 * layers}
+    splits, layers, stacks = 2, 3, 2
+    n = stacks * layers
+    assert counts["read_back"] == {"transformer": n, "lrf": n}
+    assert counts["probes"] == counts["entanglement"] == {"transformer": 2 * n, "lrf": 2 * n}
     assert counts["cuts"] == {"lrf": splits * 2 * (3 + 2)}
     assert set(counts["reads"]) == set(counts["entropies"]) == {"lrf"}
     units = opened.cap.groupby("split")["unit"].unique().map(set).to_dict()

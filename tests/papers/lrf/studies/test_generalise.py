@@ -21,6 +21,7 @@ from interp_compose.papers.lrf.studies.generalise.measure import SequenceRun
 from interp_compose.papers.shared.grid.sequence_data import DATA, SequenceData, keep, kept
 from interp_compose.papers.shared.text.vocabulary import BOS, EOS
 from interp_compose.papers.shared.training.sequence_objective import exact_match
+from interp_compose.training.order import BatchOrder
 
 TINY = ic.lrf.SequenceTraining(
     d_model=8, n_heads=2, d_mlp=8, epochs=2, batch_tokens=60, n_looks=2, n_curve=3
@@ -245,6 +246,10 @@ def study(out: Path, models: list[str], **asked: Any) -> ic.lrf.Generalisation:
     return ic.lrf.generalise(toy(), models, out, where="here", run=TINY, progress=False, **asked)
 
 
+def records(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in sorted((out / "runs").glob("*/run.json"))]
+
+
 def test_a_later_call_trains_what_it_adds_and_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,6 +276,90 @@ def test_every_pair_of_every_split_is_measured(tmp_path: Path) -> None:
     right = {row["split"]: row["n_right"] for row in about["accuracy"] if row["kind"] == ""}
     assert int(exact_match(model.lens, data.splits["test"], BOS).sum()) == right["test"]
     assert model.source_words.words == ("a", "b")
+
+
+def exposed(n_signs: int = 1) -> ic.SequenceTask:
+    """The toy task with a word alone and its form of so many signs, as COGS has them, and longer
+    lines: of 2 to 6, and of 12, 16 and 20 tokens."""
+    splits = {name: list(pairs) for name, pairs in toy().splits.items()}
+    longer = [ic.SequencePair("a b " * n, "A B " * n) for n in (3, 4, 5)]
+    alone = ic.SequencePair("c", " ".join("C" * n_signs), "primitive")
+    splits["train"] += [alone, *longer]
+    return ic.SequenceTask("cogs", {name: tuple(pairs) for name, pairs in splits.items()}, {})
+
+
+def exposures(
+    out: Path, run: ic.lrf.SequenceTraining = TINY, n_signs: int = 1, **asked: Any
+) -> ic.lrf.Generalisation:
+    given: dict[str, Any] = {"seeds": 1, "where": "here", "progress": False, **asked}
+    return ic.lrf.generalise(exposed(n_signs), ["transformer"], out, run=run, **given)
+
+
+def test_of_one_exposure_data_batches_and_runs_are_those_without(tmp_path: Path) -> None:
+    plain, one = exposures(tmp_path), exposures(tmp_path, exposures=1)
+    assert len([*(tmp_path / "runs").iterdir()]) == 1  # the second call trained nothing
+    assert (one.config, one.seen) == (plain.config, TINY.epochs)
+    assert "exposures" not in one.config["data_report"]
+
+
+def test_how_often_a_line_of_exposure_is_seen_batch_by_batch(tmp_path: Path) -> None:
+    """Counted over every batch of the run."""
+    found = exposures(tmp_path, exposures=5)
+    (run,) = (SequenceRun(**about["run"]) for about in records(tmp_path))
+    data = run.kept(next((tmp_path / "runs").iterdir()))
+    lengths = [len(pair) for pair in data.splits["train"]]
+    order = BatchOrder(lengths, run.train_config(lengths))
+    sources = [
+        data.source.text(data.splits["train"][i].source.tolist())
+        for step in range(found.frames["runs"]["steps"].item())
+        for i in order.at(step)
+    ]
+    assert sources.count("c") == 5 * TINY.epochs == found.seen
+    assert sources.count("a b a") == TINY.epochs
+    assert (found.frame["seen"] == 5 * TINY.epochs).all()
+    assert "! training showed each line of exposure, and with it what gen tests, 10 times" in (
+        found.summary()
+    )
+    assert found.config["task"] == "cogs, 5 exposures"
+    cut = exposures(tmp_path / "cut", replace(TINY, max_steps=3), exposures=5)
+    assert cut.seen == pytest.approx(5 * 3 / cut.config["steps_per_epoch"])
+    assert exposures(tmp_path / "short", replace(TINY, max_steps=3)).seen is None
+    assert result().seen is None  # not COGS
+
+
+@pytest.mark.parametrize(("n_signs", "is_longer"), [(9, True), (7, False)])
+def test_the_control_of_exposures_takes_as_many_steps(
+    n_signs: int, is_longer: bool, tmp_path: Path
+) -> None:
+    """The line that it repeats has 12 tokens where that of exposure has 10, and 6 where it has 8:
+    its epochs have more steps, or fewer."""
+    tested, others = (
+        exposures(tmp_path / of, n_signs=n_signs, exposures=40, exposures_of=of)
+        for of in ("tested", "others")
+    )
+    steps = [each.frames["runs"]["steps"].item() for each in (tested, others)]
+    assert steps[0] == steps[1] > 0
+    of_epoch = [each.config["steps_per_epoch"] for each in (tested, others)]
+    assert (of_epoch[1] > of_epoch[0]) == is_longer
+    assert of_epoch[0] != of_epoch[1]
+    assert tested.seen == 40 * TINY.epochs
+    assert others.seen == pytest.approx(steps[1] / of_epoch[1])
+
+
+def test_exposures_that_cannot_be_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for asked, message in (
+        ({"exposures": 0}, "exposures=0: expected a whole number"),
+        ({"exposures_of": "others"}, "exposures_of='others' with exposures=1"),
+    ):
+        with pytest.raises(OptionError, match=message):
+            exposures(out, **asked)
+    with pytest.raises(OptionError, match="exposures=2 with the task 'toy'"):
+        ic.lrf.generalise(toy(), ["lrf"], out, where="here", exposures=2)
+    command = f"generalise --task scan-jump --limit 9 --exposures 2 --where here --out {out}"
+    with pytest.raises(SystemExit):
+        cli.main(command.split())
+    assert not out.exists()
 
 
 def test_a_papers_setting_is_the_default_of_all_other_options() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import pandas as pd
+from jaxtyping import Int
 
 from interp_compose._public import public
 from interp_compose.errors import OptionError
@@ -23,6 +25,7 @@ from interp_compose.papers.complexity.grid.decoder_grid import (
     trainers,
 )
 from interp_compose.papers.complexity.grid.decoder_run import DecoderRun, inside
+from interp_compose.papers.complexity.grid.subsets import ceilings, single_exposures, subset
 from interp_compose.papers.complexity.grid.together import step_bytes
 from interp_compose.papers.complexity.models.from_gpt2 import decoder_from_gpt2
 from interp_compose.papers.complexity.models.init import init_weights
@@ -32,7 +35,11 @@ from interp_compose.papers.complexity.studies.task_phases.options import (
     TaskPhasesCommand,
     TaskTraining,
 )
-from interp_compose.papers.complexity.studies.task_phases.result import TaskPhases
+from interp_compose.papers.complexity.studies.task_phases.result import (
+    CEILINGS,
+    LOSSES,
+    TaskPhases,
+)
 from interp_compose.papers.shared.grid.sequence_data import (
     SequenceData,
     check_measured,
@@ -50,10 +57,12 @@ from interp_compose.papers.shared.training.sequence_objective import (
     TargetSequence,
 )
 from interp_compose.runs.checksums import digest_of
-from interp_compose.studies.core.grid import Grid, numbers
+from interp_compose.runs.files import read_json
+from interp_compose.studies.core.grid import RESULT, Grid, gathered, numbers
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.options import GridOptions
-from interp_compose.tasks.sequences import SequenceTask, load_sequences
+from interp_compose.studies.core.tables import Table
+from interp_compose.tasks.sequences import SequencePair, SequenceTask, load_sequences
 
 WORK: Final = "task_phases"
 
@@ -137,7 +146,12 @@ def _grid(
     shape["data"] = digest_of(plain(task.splits))
     if start is not None:
         shape |= {**_shape_of(start.lens.cfg), "start": weights_digest(start)}
-    runs = [TaskRun(**shape, **place) for place in of_all(places, len(task.splits["train"]))]
+    train = task.splits["train"]
+    single = int(single_exposures(train).sum())
+    runs = [
+        TaskRun(**shape, **place, kept_lines=single if place["size"] < len(train) else 0)
+        for place in of_all(places, len(train))
+    ]
     data = SequenceData.of(task.splits, one_sequence=True)
 
     def keep_all(out: Path) -> None:
@@ -159,8 +173,34 @@ def _grid(
         check=lambda run: run.check(data),
         keep=keep_all,
         bytes_of_each=bytes_of_each,
+        tables=_tables,
+        frames={"ceilings": _ceilings(task, runs)},
+        **({"kept_lines": single} if single else {}),
         **({} if start is None else {"model": start.name}),
     )
+
+
+def _ceilings(task: SequenceTask, runs: Sequence[TaskRun]) -> pd.DataFrame:
+    """Of each size, how much of the evaluation splits holds no token that its subset lacks."""
+    by_size = {run.size: run for run in runs}
+    return CEILINGS.of(
+        {"size": size, **row}
+        for size, run in by_size.items()
+        for row in ceilings(task.splits, run.places(task.splits["train"]).tolist())
+    )
+
+
+def _tables(
+    schema: Sequence[Table], places: Sequence[Mapping[str, Any]], folders: Sequence[Path]
+) -> dict[str, pd.DataFrame]:
+    """What each run recorded, and of its losses, one a step, the means of some at a time."""
+    losses = [
+        {**place, **row}
+        for place, folder in zip(places, folders, strict=True)
+        for row in by_window(read_json(folder / RESULT)["losses"])
+    ]
+    others = [table for table in schema if table not in (CEILINGS, LOSSES)]
+    return {**gathered(others, places, folders), "losses": LOSSES.of(losses)}
 
 
 def _start(
@@ -199,6 +239,17 @@ class TaskRun(DecoderRun, TaskTraining):
 
     start: str = ""
     """Digest of the model that is fine-tuned, kept beside the runs; empty: from scratch."""
+    kept_lines: int = 0
+    """In a subset of the training split, how many lines come first since each holds a token that no
+    other line does; 0 where there are none, of all data, and in subsets of earlier releases, which
+    were drawn without regard to them."""
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        config = asdict(self)
+        if not self.kept_lines:
+            del config["kept_lines"]
+        return config
 
     def model_config(self, data: SequenceData) -> DecoderConfig:
         """The model's shape; its context holds the longest source, the separator and target."""
@@ -207,13 +258,25 @@ class TaskRun(DecoderRun, TaskTraining):
     def training(self, data: SequenceData) -> list[EncodedPair]:
         """The training sequences of this run; those of a larger size hold those of a smaller."""
         pairs = data.splits["train"]
-        if self.size > len(pairs):
+        return [pairs[i] for i in self.places(pairs.pairs)]
+
+    def places(self, train: Sequence[SequencePair]) -> Int[np.ndarray, "_"]:
+        """Where these are in the training split.
+
+        Raises:
+            OptionError: it has fewer, or more lines that every subset holds.
+        """
+        if self.size > len(train):
             raise OptionError(
-                f"size={self.size}: expected at most {len(pairs)}, the training sequences that the "
+                f"size={self.size}: expected at most {len(train)}, the training sequences that the "
                 "task has"
             )
-        order = np.random.default_rng(0).permutation(len(pairs))[: self.size]
-        return [pairs[i] for i in order]
+        if 0 < self.size < self.kept_lines:
+            raise OptionError(
+                f"size={self.size}: expected at least {self.kept_lines}, the training sequences "
+                "with a token that no other has, which every subset holds"
+            )
+        return subset(train, self.size, kept=self.kept_lines)
 
     def check(self, data: SequenceData) -> None:
         """Refuse what cannot be trained, before anything is."""
@@ -251,6 +314,21 @@ def prepared(run: TaskRun, out: Path) -> PreparedRun:
 
 
 train, train_many = trainers(TaskRun, prepared)
+
+
+WINDOW: Final = 10
+"""Steps of which ``losses`` has the mean."""
+
+
+def by_window(losses: Sequence[float]) -> list[dict[str, Any]]:
+    """The mean loss of each :data:`WINDOW` steps, and the last of them, the first being 1; the last
+    window may be cut short."""
+    windows = [losses[first : first + WINDOW] for first in range(0, len(losses), WINDOW)]
+    ends = np.cumsum([len(window) for window in windows]).tolist()
+    return [
+        {"step": end, "loss": float(np.mean(window))}
+        for end, window in zip(ends, windows, strict=True)
+    ]
 
 
 def by_epoch(losses: Sequence[float], steps_per_epoch: int) -> list[dict[str, Any]]:

@@ -58,7 +58,8 @@ class TaskPhasesCommand:
     weight_decays: str = "0.01,0.1"
     """The same of weight decays."""
     sizes: str | None = None
-    """Numbers of training sequences, by commas; by default all that the task has."""
+    """Numbers of training sequences, by commas; by default all that the task has. Each subset holds
+    the sequences with a token that no other has, such as the words of COGS that are shown once."""
     paper: Literal["gpt2", "two-layers"] | None = None
     """Take one of the paper's models as the defaults of shape and training, as far as they are
     known: GPT-2 small, or addition's of two layers and one head. For a GPU; what differs is listed

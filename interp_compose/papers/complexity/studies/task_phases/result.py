@@ -49,8 +49,27 @@ EPOCHS: Final = Table(
     complete=(*EACH[:2], ("size", "epoch"), ("seed",)),
     rules=("epoch >= 1", "step >= epoch", "loss >= 0"),
 )
+LOSSES: Final = Table(
+    "losses",
+    f"{PLACE}, step int, loss float",
+    key=(*KEY, "step"),
+    complete=(*EACH[:2], ("size", "step"), ("seed",)),
+    rules=("step >= 1", "loss >= 0"),
+    may_be_empty=True,
+)
+CEILINGS: Final = Table(
+    "ceilings",
+    "size int, split str, kind str, n_known int, n int",
+    key=("size", "split", "kind"),
+    complete=(("size",), ("split", "kind")),
+    rules=("0 <= n_known <= n", "n > 0"),
+    may_be_empty=True,
+)
 FITTED: Final = 0.1
 """Training loss (nats a token) at which data count as fitted."""
+FITS_TRAIN: Final = 0.9
+"""Share of the training sample that is right after the last step, below which a run is not fitted:
+what it gets right of other splits says nothing of how it generalises."""
 
 
 @public
@@ -59,8 +78,17 @@ class TaskPhases(GridResult):
     """Decoders on a task of sequences, over a grid of init rates and weight decays; made by
     :func:`task_phases`."""
 
-    SCHEMA = (RUNS, ACCURACY, CURVE, EPOCHS)
-    TABLES = ("runs", "accuracy", "curve", "epochs", "summary", "differences")
+    SCHEMA = (RUNS, ACCURACY, CURVE, EPOCHS, LOSSES, CEILINGS)
+    TABLES = (
+        "runs",
+        "accuracy",
+        "curve",
+        "epochs",
+        "losses",
+        "ceilings",
+        "summary",
+        "differences",
+    )
     FIGURES = (
         "task_phases_accuracy",
         "task_phases_curve",
@@ -79,6 +107,8 @@ class TaskPhases(GridResult):
         values=(
             Column("right", "mean", ">8.2f", 100.0),
             Column("seeds", ("smallest", "largest"), ">14.1", 100.0),
+            Column("ceiling", "ceiling", ">9.1f", 100.0),
+            Column("fitted", "n_fitted", ">8.0f"),
             Column("stable rank", "stable_rank", ">13.2f"),
             Column("n", "n", ">8"),
         ),
@@ -92,11 +122,25 @@ class TaskPhases(GridResult):
         percent=True,
     )
 
+    def __post_init__(self) -> None:
+        later = {t.name: t.of(()) for t in (LOSSES, CEILINGS) if t.name not in self.frames}
+        if later:  # of an earlier release, whose summary has no ceilings either
+            kept = {name: frame for name, frame in self.frames.items() if name != "summary"}
+            object.__setattr__(self, "frames", {**kept, **later})
+        super().__post_init__()
+
     def computed(self) -> dict[str, pd.DataFrame]:
         """The shares over seeds, and how settings differ."""
         values = shares_of(with_settings(self.frames["accuracy"]), SETTING)
+        ceilings = self.frames["ceilings"].rename(columns={"n_known": "n_right"})
+        ceilings = shares_of(ceilings.assign(seed=0), ("size",))[["size", "split", "kind", "value"]]
+        fitted = self.fitted.groupby(list(SETTING), dropna=False)["fitted"]
+        summary = summary_of(values, (*SETTING, "split", "kind"))
+        summary = summary.merge(
+            ceilings.rename(columns={"value": "ceiling"}), on=["size", "split", "kind"], how="left"
+        ).merge(fitted.sum(min_count=1).rename("n_fitted").reset_index(), on=list(SETTING))
         return {
-            "summary": summary_of(values, (*SETTING, "split", "kind")),
+            "summary": summary,
             "differences": differences_of(values, "setting", ("size", "split", "kind")),
         }
 
@@ -107,9 +151,40 @@ class TaskPhases(GridResult):
 
         Columns: setting, init_rate, weight_decay, size, split, kind ("all", or a type of
         generalisation), mean, low and high (the ends of Student's t interval at 95 %; NaN of one
-        seed), smallest and largest seed, n (sequences), n_seeds.
+        seed), smallest and largest seed, n (sequences), n_seeds; ceiling: the share of sequences
+        without a token (on its side) that this subset of the training split lacks, n_fitted: seeds
+        whose run is :attr:`fitted`; NaN where that was not kept.
         """
         return self.frames["summary"]
+
+    @property
+    def fitted(self) -> pd.DataFrame:
+        """Whether each run has fitted its training data: after the last step at least 0.9 of the
+        sample of these are right.
+
+        Columns: setting, init_rate, weight_decay, size, seed, train (that share), fitted (1.0, 0.0,
+        or NaN where it was not measured).
+        """
+        curve = self.frames["curve"].query("split == 'train'").sort_values("step")
+        last = curve.groupby(list(KEY), dropna=False)["accuracy"].last().rename("train")
+        runs = with_settings(self.frames["runs"])[["setting", *KEY]]
+        runs = runs.merge(last.reset_index(), on=list(KEY), how="left")
+        known = runs["train"].notna()
+        return runs.assign(fitted=(runs["train"] >= FITS_TRAIN).astype(float).where(known))
+
+    @property
+    def notes(self) -> list[str]:
+        """As of every study; also which runs did not fit their training data."""
+        rows = self.fitted.query("fitted == 0")
+        unfitted = [
+            f"{row['setting']}, {row['size']:,} sequences, seed {row['seed']} ({row['train']:.2f})"
+            for row in rows.to_dict("records")
+        ]
+        note = (
+            f"not fitted, less than {FITS_TRAIN:g} of the training sample right at the end, and "
+            f"yet in all means and differences: {'; '.join(unfitted)}"
+        )
+        return [*([note] if unfitted else []), *super().notes]
 
     @property
     def differences(self) -> pd.DataFrame:
@@ -136,8 +211,9 @@ class TaskPhases(GridResult):
 
         Returns:
             One row per run. Columns: setting, init_rate, weight_decay, size, seed, epochs: the
-            first epoch whose loss is ``loss`` or lower, steps: the steps until its end; NaN where
-            no epoch's is.
+            first epoch whose loss is ``loss`` or lower, steps: the steps until its end; by_step:
+            the steps until the end of the first ten steps whose mean loss is as low. NaN where none
+            is, and by_step where ``losses`` has no rows.
 
         Raises:
             OptionError: a loss that is not a positive number.
@@ -148,8 +224,12 @@ class TaskPhases(GridResult):
         fits = epochs[epochs["loss"] <= loss]
         run = ["setting", *KEY]
         first = fits.groupby(run, as_index=False, dropna=False)[["epoch", "step"]].min()
+        losses = with_settings(self.frames["losses"])
+        low = losses[losses["loss"] <= loss].groupby(run, as_index=False, dropna=False)[["step"]]
         rows = epochs[run].drop_duplicates().merge(first, on=run, how="left")
-        return rows.rename(columns={"epoch": "epochs", "step": "steps"})
+        rows = rows.rename(columns={"epoch": "epochs", "step": "steps"})
+        by_step = low.min().rename(columns={"step": "by_step"})
+        return rows.merge(by_step, on=run, how="left").astype({"by_step": float})
 
     def figures(self) -> dict[str, ChartFigure]:
         """Accuracy by size of the training set, and over training with the largest size; by init
@@ -172,6 +252,8 @@ class TaskPhases(GridResult):
         if types is not None:
             charts["task_phases_types"] = types
         fits = self.epochs_to_fit()
+        if len(self.frames["losses"]):
+            fits = fits.assign(steps=fits["by_step"])
         if figures.fitted(fits).any():
             charts["task_phases_steps"] = figures.steps_figure(fits, self.config, FITTED)
         if len(blocks := figures.blocks_of(self.frame)):

@@ -21,7 +21,7 @@ from interp_compose.stats.intervals import wilson_interval
 from interp_compose.studies.core.figures import lines_of
 
 Config = Mapping[str, Any]
-LAYER_TITLE: Final = "encoder layers below (0: the embeddings)"
+LAYER_TITLE: Final = "layers of the stack below (0: the embeddings)"
 PROBES: Final = {"word": "word, selectivity", "role": "role, selectivity"}
 NOTHING: Final = "nothing"
 CLEAN: Final = -1
@@ -85,20 +85,23 @@ def cuts_figure(cuts: pd.DataFrame, config: Config) -> ChartFigure:
 
 
 def probes_figure(probes: pd.DataFrame, config: Config) -> ChartFigure:
-    """The selectivity of probes, by the residual of the encoder: accuracy less that of a probe on
+    """The selectivity of probes, by the residual of each stack: accuracy less that of a probe on
     random labels."""
     rows = probes.assign(selectivity=probes["accuracy"] - probes["control"])
-    panels = [
-        Panel(_lines(probe_rows, "selectivity"), [], title=title)
-        for probe, title in PROBES.items()
-        if (probe_rows := rows[rows["probe"] == probe])["selectivity"].notna().any()
-    ]
-    roles = rows[rows["probe"] == "role"].dropna(subset=["accuracy"])
-    if len(roles):
-        common = Level("", roles["majority"].iloc[0], dotted(MUTED))
-        panels.append(Panel(_lines(roles, "accuracy"), [common], title="role, accuracy"))
+    panels = []
+    for stack, own in rows.groupby("stack", sort=False):
+        panels += [
+            Panel(_lines(probe_rows, "selectivity"), [], title=f"{stack}: {title}")
+            for probe, title in PROBES.items()
+            if (probe_rows := own[own["probe"] == probe])["selectivity"].notna().any()
+        ]
+        roles = own[own["probe"] == "role"].dropna(subset=["accuracy"])
+        if len(roles):
+            common = Level("", roles["majority"].iloc[0], dotted(MUTED))
+            title = f"{stack}: role, accuracy"
+            panels.append(Panel(_lines(roles, "accuracy"), [common], title=title))
     return _chart(
-        f"{_task(config)}what linear probes read from the encoder",
+        f"{_task(config)}what linear probes read from each stack",
         "selectivity: accuracy less that on random labels · dotted: the commonest role",
         "selectivity, accuracy",
         panels,
@@ -106,12 +109,32 @@ def probes_figure(probes: pd.DataFrame, config: Config) -> ChartFigure:
     )
 
 
+def entanglement_figure(entanglement: pd.DataFrame, config: Config) -> ChartFigure:
+    """How much better a probe of one label is with the tested values of the other among those that
+    it was fitted on, by the residual of each stack."""
+    rows = entanglement.assign(entangled=entanglement["within"] - entanglement["across"])
+    titles = {"role": "role across words", "word": "word across roles"}
+    panels = [
+        Panel(_lines(own, "entangled"), [], title=f"{stack}: {titles[str(probe)]}")
+        for (stack, probe), own in rows.groupby(["stack", "probe"], sort=False)
+    ]
+    return _chart(
+        f"{_task(config)}entanglement of words and roles",
+        "0: a label is read as well of values of the other that the probe was not fitted on",
+        "accuracy within less across",
+        panels,
+        config,
+    )
+
+
 def forgetting_figure(read_back: pd.DataFrame, probes: pd.DataFrame, config: Config) -> ChartFigure:
-    """How well the embeddings are read back, by the residual of the encoder, and the word."""
-    words = probes[probes["probe"] == "word"]
-    panels = [Panel(_lines(read_back, "r2"), [], title="embeddings, R²")]
-    if words["accuracy"].notna().any():
-        panels.append(Panel(_lines(words, "accuracy"), [], title="word, accuracy"))
+    """How well the embeddings are read back, by the residual of each stack, and the word."""
+    panels = []
+    for stack, own in read_back.groupby("stack", sort=False):
+        words = probes[(probes["probe"] == "word") & (probes["stack"] == stack)]
+        panels.append(Panel(_lines(own, "r2"), [], title=f"{stack}: embeddings, R²"))
+        if words["accuracy"].notna().any():
+            panels.append(Panel(_lines(words, "accuracy"), [], title=f"{stack}: word, accuracy"))
     return _chart(
         f"{_task(config)}what layers keep of the embeddings",
         "linear maps, on sentences that they were not fitted on",

@@ -40,9 +40,10 @@ def fusion(runs: str | os.PathLike[str], options: FusionOptions) -> Fusion:
 
     Of each: what fuse-attention reads, by kind of token, and its entropy; exact match that is left
     with an earlier layer cut out of it (before the softmax, so that nothing leaks); linear probes
-    of every residual of the encoder for words and roles, beside control tasks (Hewitt and Liang
-    2019); how well the embeddings can be read back from there; exact match with phrases of the
-    source pooled (CARMA's CAP); which kinds of target tokens are predicted right.
+    of every residual of both stacks for words and roles, beside control tasks (Hewitt and Liang
+    2019), and of each of the two across values of the other (Bernardi et al. 2020); how well the
+    embeddings can be read back from there; exact match with phrases of the source pooled (CARMA's
+    CAP); which kinds of target tokens are predicted right.
 
     Args:
         runs: the folder that they were trained in.
@@ -110,8 +111,7 @@ def _inside(opened: FinishedSequenceRun, options: FusionOptions) -> Tables:
         }
         for name, rows in split_tables.items():
             tables[name] += [{"split": split, **row} for row in rows]
-    probes, read_back = probe_rows(model.lens, data, options.n_probe)
-    return {**tables, "probes": probes, "read_back": read_back}
+    return {**tables, **probe_rows(model.lens, data, options.n_probe)}
 
 
 def run(command: FusionCommand) -> Fusion:

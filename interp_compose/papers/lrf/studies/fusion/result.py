@@ -51,17 +51,28 @@ CUTS: Final = Table(
 )
 PROBES: Final = Table(
     "probes",
-    "model str, layer int, probe str, accuracy float null, control float null, "
+    "model str, stack str, layer int, probe str, accuracy float null, control float null, "
     "majority float null, n_labels int, n_types int, n_train int, n int",
-    key=("model", "layer", "probe"),  # NaN where no test token has a label of the training tokens
-    known={"probe": ("word", "role")},
+    # NaN where no test token has a label of the training tokens
+    key=("model", "stack", "layer", "probe"),
+    known={**STACKS, "probe": ("word", "role")},
     rules=("layer >= 0", "n_labels > 0", "n_train > 0", "n >= 0"),
 )
 READ_BACK: Final = Table(
     "read_back",
-    "model str, layer int, r2 float, n_train int, n int",
-    key=("model", "layer"),
+    "model str, stack str, layer int, r2 float, n_train int, n int",
+    key=("model", "stack", "layer"),
+    known=STACKS,
     rules=("layer >= 0", "r2 <= 1", "n_train > 0", "n > 0"),
+)
+ENTANGLEMENT: Final = Table(
+    "entanglement",
+    "model str, stack str, layer int, probe str, given str, kind str, within float, across float, "
+    "majority float, n_train int, n int",
+    key=("model", "stack", "layer", "probe"),
+    known={**STACKS, "probe": ("role", "word"), "given": ("role", "word")},
+    rules=("layer >= 0", "n_train > 0", "n > 0", "0 <= within <= 1", "0 <= across <= 1"),
+    may_be_empty=True,
 )
 CAP: Final = Table(
     "cap",
@@ -77,7 +88,7 @@ TOKENS: Final = Table(
     key=("model", "split", "type", "kind"),
     rules=("0 <= n_right <= n", "0 <= n_whole <= n_pairs", "n_pairs <= n", "n_pairs > 0"),
 )
-SCHEMA: Final = (READS, ENTROPIES, CUTS, PROBES, READ_BACK, CAP, TOKENS)
+SCHEMA: Final = (READS, ENTROPIES, CUTS, PROBES, READ_BACK, ENTANGLEMENT, CAP, TOKENS)
 
 
 @public
@@ -85,9 +96,9 @@ SCHEMA: Final = (READS, ENTROPIES, CUTS, PROBES, READ_BACK, CAP, TOKENS)
 class Fusion(StudyResult):
     """Encoder–decoders from the inside; made by :func:`fusion`.
 
-    ``layer`` of ``probes`` and ``read_back`` counts the residuals of the encoder: 0 is the
-    embeddings, l what leaves layer l - 1. ``earlier`` counts what fuse-attention reads in the same
-    way.
+    ``layer`` of ``probes``, ``read_back`` and ``entanglement`` counts the residuals of a stack: 0
+    is the embeddings, l what leaves layer l - 1. ``earlier`` counts what fuse-attention reads in
+    the same way.
     """
 
     SCHEMA = SCHEMA
@@ -97,6 +108,7 @@ class Fusion(StudyResult):
         "fusion_kinds",
         "fusion_cuts",
         "fusion_probes",
+        "fusion_entanglement",
         "fusion_forgetting",
         "fusion_cap",
         "fusion_tokens",
@@ -114,13 +126,25 @@ class Fusion(StudyResult):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row per model, residual of the encoder and probe.
+        """One row per model, stack, residual and probe.
 
-        Columns: model, layer, probe ("word", "role"), accuracy, control (of the same probe on
-        random labels), majority (of the commonest label), n_labels (whose reciprocal is chance),
+        Columns: model, stack, layer, probe ("word", "role"), accuracy, control (of the same probe
+        on random labels), majority (of the commonest label), n_labels (whose reciprocal is chance),
         n_types (words), n_train and n (tokens).
         """
         return self.frames["probes"]
+
+    @property
+    def entanglement(self) -> pd.DataFrame:
+        """One row per model, stack, residual and probe ("role", "word"); empty where the task has
+        no grammar here.
+
+        Columns: model, stack, layer, probe, given (the other label), kind (of the tokens, all of
+        one), within and across (accuracies of probes fitted with and without the values of the
+        other label that they are tested on; their difference is the entanglement), majority (of
+        the commonest label), n_train and n (tokens).
+        """
+        return self.frames["entanglement"]
 
     @property
     def reads(self) -> pd.DataFrame:
@@ -154,9 +178,10 @@ class Fusion(StudyResult):
         """What probes read from each layer; what is left on the last split without an earlier
         layer, and with phrases pooled."""
         probes = self.frame.assign(selectivity=self.frame["accuracy"] - self.frame["control"])
-        r2 = self.frames["read_back"].set_index(["model", "layer"])["r2"]
-        words = probes[probes["probe"] == "word"].set_index(["model", "layer"])
-        roles = probes[probes["probe"] == "role"].set_index(["model", "layer"])
+        residual = ["model", "stack", "layer"]
+        r2 = self.frames["read_back"].set_index(residual)["r2"]
+        words = probes[probes["probe"] == "word"].set_index(residual)
+        roles = probes[probes["probe"] == "role"].set_index(residual)
         table = pd.DataFrame(
             {
                 "r2": r2,
@@ -170,6 +195,7 @@ class Fusion(StudyResult):
         ).loc[r2.index]
         columns = [
             ("model", "model", "<24"),
+            ("stack", "stack", "<8"),
             ("layer", "layer", ">5"),
             ("embeddings R²", "r2", ">15.3f"),
             ("word", "word", ">8.3f"),
@@ -182,8 +208,10 @@ class Fusion(StudyResult):
                 ("selectivity", "selectivity", ">13.3f"),
             ]
         columns.append(("n", "n", ">7"))
-        lines = ["what a linear probe reads from each residual of the encoder (0: embeddings)", ""]
+        lines = ["what a linear probe reads from each residual of a stack (0: embeddings)", ""]
         lines += text_table(table.reset_index(), columns)
+        if len(self.entanglement):
+            lines += ["", *self._entanglement_lines()]
         split = self.config["splits"][-1]
         for title, name, place in (
             ("with an earlier layer cut out of all fuse-attention", "cuts", ("stack", "earlier")),
@@ -203,6 +231,28 @@ class Fusion(StudyResult):
             lines += text_table(shares, (*named, *numbers))
         return self._told(lines)
 
+    def _entanglement_lines(self) -> list[str]:
+        rows = self.entanglement
+        rows = rows.assign(entangled=rows["within"] - rows["across"])
+        kinds = ", ".join(
+            f"{stack}: {own}" for stack, own in rows.groupby("stack")["kind"].first().items()
+        )
+        heading = (
+            "probes of one label, fitted with (within) and without (across) the values of the "
+            f"other that they are tested on; tokens of one kind ({kinds})"
+        )
+        columns = [
+            *(("model", "model", "<24"), ("stack", "stack", "<8"), ("layer", "layer", ">5")),
+            *(
+                ("probe", "probe", ">7"),
+                ("within", "within", ">9.3f"),
+                ("across", "across", ">9.3f"),
+            ),
+            ("entanglement", "entangled", ">14.3f"),
+            *(("majority", "majority", ">10.3f"), ("n", "n", ">7")),
+        ]
+        return [heading, "", *text_table(rows, columns)]
+
     def _head(self) -> tuple[str, str]:
         models = ", ".join(dict.fromkeys(self.frames["read_back"]["model"]))
         seed = [f"seed {self.config['seed']}"] if "seed" in self.config else []
@@ -211,13 +261,14 @@ class Fusion(StudyResult):
     def sentences(self) -> list[str]:
         """What is left of embeddings, and what probes read, in the encoder's last residual."""
         clauses = []
-        for model, rows in self.frames["read_back"].groupby("model", sort=False):
+        encoders = self.frames["read_back"].query("stack == 'encoder'")
+        for model, rows in encoders.groupby("model", sort=False):
             last = int(rows["layer"].max())
             r2 = rows.loc[rows["layer"] == last, "r2"].item()
             parts = [f"{model} (residual {last}) R² {decimal(r2, 3)} of embeddings"]
-            probes = self.frame.query("model == @model and layer == @last").dropna(
-                subset=["accuracy", "control"]
-            )
+            probes = self.frame.query(
+                "model == @model and layer == @last and stack == 'encoder'"
+            ).dropna(subset=["accuracy", "control"])
             for row in probes.to_dict("records"):
                 n_right = round(row["accuracy"] * row["n"])
                 ends = map(float, wilson_interval(n_right, row["n"]))
@@ -237,7 +288,8 @@ class Fusion(StudyResult):
 
     def figures(self) -> dict[str, ChartFigure]:
         """Those of fuse-attention where a model has some, that of pooling where there are phrases,
-        that of kinds of tokens where the task has a grammar here, and those of probes."""
+        those of kinds of tokens and of entanglement where the task has a grammar here, and those of
+        probes."""
         from interp_compose.papers.lrf.studies.fusion import figures
         from interp_compose.papers.shared.grid.figures import spelt
 
@@ -253,6 +305,10 @@ class Fusion(StudyResult):
             charts["fusion_cuts"] = figures.cuts_figure(frames["cuts"], config)
         if (frames["probes"]["accuracy"] - frames["probes"]["control"]).notna().any():
             charts["fusion_probes"] = figures.probes_figure(frames["probes"], config)
+        if len(frames["entanglement"]):
+            charts["fusion_entanglement"] = figures.entanglement_figure(
+                frames["entanglement"], config
+            )
         charts["fusion_forgetting"] = figures.forgetting_figure(
             frames["read_back"], frames["probes"], config
         )

@@ -24,6 +24,7 @@ from interp_compose.papers.lrf.studies.generalise.options import (
 )
 from interp_compose.papers.lrf.studies.generalise.reads import WatchedSequence
 from interp_compose.papers.lrf.studies.generalise.result import Generalisation
+from interp_compose.papers.lrf.tasks.exposures import with_exposures
 from interp_compose.papers.shared.grid.finished import finished_of_seed
 from interp_compose.papers.shared.grid.options import looking
 from interp_compose.papers.shared.grid.sequence_data import (
@@ -96,8 +97,9 @@ def generalise(
         options: every option.
 
     Raises:
-        OptionError: no model, one that is unknown or named twice; a shape that cannot be; workers
-            or SLURM's options that do not go with ``where``.
+        OptionError: no model, one that is unknown or named twice; a shape that cannot be;
+            exposures of a task without such lines; workers or SLURM's options that do not go with
+            ``where``.
         InputError: ``out`` holds another sweep.
         ModelError: runs failed; the others are kept. Names the first and its log.
     """
@@ -108,6 +110,11 @@ def run(command: GeneraliseCommand) -> Generalisation:
     """The command ``interp-compose generalise``."""
     source = command.source
     check_limit(source.limit)
+    if source.limit is not None and command.seeds.exposures != 1:
+        raise OptionError(
+            f"--limit {source.limit} with --exposures {command.seeds.exposures}: a sample leaves "
+            "out most of the lines that are to be shown more often; leave one of the two out"
+        )
     task = limited(load_sequences(source.task, data_dir=source.data_dir), source.limit)
     options = GeneraliseOptions(**vars(command.seeds), run=command.run)
     return _grid(task, command.models.split(","), options).command(command.output, options)
@@ -130,7 +137,14 @@ def _grid(
     for model in models:
         if models.count(model) > 1:
             raise OptionError(f"models name {model!r} more than once; each run is done once")
-    shape = {**asdict(options.run or SequenceTraining()), "data": digest_of(plain(task.splits))}
+    training, more = options.run or SequenceTraining(), dict[str, int]()
+    task, once = with_exposures(task, options.exposures, options.exposures_of), task
+    if task is not once:
+        if options.exposures_of == "others":
+            tested = with_exposures(once, options.exposures, "tested")
+            training = _as_long(training, task, tested)
+        more["steps_per_epoch"] = _steps(training, task)[0]
+    shape = {**asdict(training), "data": digest_of(plain(task.splits))}
     seeds = seeds_of(options)
     runs = [SequenceRun(**shape, model=model, seed=seed) for seed in seeds for model in models]
     check_measured(task)
@@ -156,12 +170,32 @@ def _grid(
             "task": task.name,
             "data_report": dict(task.report),
             **shape,
+            **more,
             "models": list(models),
             "seeds": list(seeds),
         },
         axes=("models", "seeds"),
         keep=lambda out: keep(task.splits, out),
     )
+
+
+def _steps(training: SequenceTraining, task: SequenceTask) -> tuple[int, int]:
+    """Steps of an epoch, and of the whole run."""
+    data = SequenceData.of({"train": task.splits["train"]})
+    lengths = [sum(both) for both in data.splits["train"].token_counts()]
+    run = SequenceRun(**asdict(training), data="", model="transformer")
+    config = run.train_config(lengths)
+    n = len(lengths)
+    return config.steps_per_epoch(n, lengths), config.total_steps(n, lengths)
+
+
+def _as_long(
+    training: SequenceTraining, task: SequenceTask, other: SequenceTask
+) -> SequenceTraining:
+    """The training by which a run on ``task`` takes as many steps as one on ``other``."""
+    of_epoch, _ = _steps(training, task)
+    _, total = _steps(training, other)
+    return replace(training, epochs=-(-total // of_epoch), max_steps=total)
 
 
 @public

@@ -41,6 +41,12 @@ class SeedOptions(GridOptions):
     seeds: int = 5
     """Runs of each model; runs of one seed see the same batches, and begin with the same weights
     where they have the same."""
+    exposures: int = 1
+    """Of COGS: how often an epoch shows each line of exposure (the 143 words alone and the 12
+    exposure examples), which alone show what the generalisation split tests; more repeats them."""
+    exposures_of: Literal["tested", "others"] = "tested"
+    """What is repeated: those lines, or as control as many others of about the same lengths, in as
+    many steps."""
 
 
 @dataclass(frozen=True, kw_only=True)

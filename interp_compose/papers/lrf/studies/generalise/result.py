@@ -108,8 +108,9 @@ class Generalisation(GridResult):
     def computed(self) -> dict[str, pd.DataFrame]:
         """The shares over seeds, and how models differ."""
         values = shares_of(self.frames["accuracy"], ("model",))
+        summary = summary_of(values, ("model", "split", "kind"))
         return {
-            "summary": summary_of(values, ("model", "split", "kind")),
+            "summary": summary if self.seen is None else summary.assign(seen=self.seen),
             "differences": differences_of(values, "model", ("split", "kind")),
         }
 
@@ -119,9 +120,36 @@ class Generalisation(GridResult):
 
         Columns: model, split, kind ("all", or a type of generalisation), mean, low and high (the
         ends of Student's t interval at 95 %; NaN of one seed), smallest and largest seed, n
-        (sequences), n_seeds.
+        (sequences), n_seeds; of COGS :attr:`seen`, too.
         """
         return self.frames["summary"]
+
+    @property
+    def seen(self) -> float | None:
+        """Of COGS, how often training showed each line of exposure: exposures in an epoch times
+        epochs, of which the last may be cut short (then a mean over these lines). None of other
+        tasks, and where ``max_steps`` ended a run of one exposure, whose epochs are not kept."""
+        config, (steps, *_) = self.config, self.frames["runs"]["steps"]
+        if not str(config.get("task", "")).startswith("cogs"):
+            return None
+        report = config.get("data_report", {})
+        each = report["exposures"] if report.get("exposures_of") == "tested" else 1
+        if "steps_per_epoch" in config:
+            return float(each * steps / config["steps_per_epoch"])
+        if steps == config.get("max_steps") or "epochs" not in config:
+            return None
+        return float(each * config["epochs"])
+
+    @property
+    def notes(self) -> list[str]:
+        """As of every study; of COGS also how often what it tests was shown."""
+        if self.seen is None:
+            return super().notes
+        return [
+            f"training showed each line of exposure, and with it what gen tests, {self.seen:,.4g} "
+            "times",
+            *super().notes,
+        ]
 
     @property
     def differences(self) -> pd.DataFrame:
