@@ -106,6 +106,7 @@ def test_a_sentence_to_rely_on_is_bound_to_its_verdict(monkeypatch: Any) -> None
         ("Masks after the softmax leak", "leaks_agreement", {"mode": "zero", "largest": 0.0}),
         ("Post-LN decoders look sums up", "unseen_sum", {"seen": False, "ood": 0.9}),
         ("CARMA lets one token", "carma_controls_mini_idm", {"pooling": "last", "gain": 0.1}),
+        ("Condensation comes before", "phase_diagram_post", {"init_rate": 0.5, "reasons": 1}),
         ("CAT's guided loss", "toy_codes", {"setting": "eq. 4", "r_precision": 0.9}),
     ],
 )

@@ -18,6 +18,7 @@ from interp_compose.studies.cap.reading import (
     OPEN,
     READINGS,
     WORD,
+    _places,
     between,
     examples_needed,
     reading,
@@ -82,6 +83,12 @@ def test_an_interval_in_words() -> None:
     assert between(0.1, 0.255, "accuracy") == "between 10 and 26 points more"
     assert between(-0.3, -0.05, "accuracy") == "between 5 and 30 points less"
     assert between(-0.1, 0.25, "target_logprob") == "between 0.10 nats an answer less and 0.25 more"
+
+
+def test_layers_in_words() -> None:
+    assert _places([3]) == "layer 3"
+    assert _places([0, 1]) == "layers 0 and 1"
+    assert _places([0, 1, 3, 5, 6, 7]) == "layers 0, 1, 3 and 5 to 7"
 
 
 def curve(n: int, **right: float) -> CapCurve:

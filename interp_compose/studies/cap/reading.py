@@ -284,21 +284,23 @@ def between(low: float, high: float, value: str) -> str:
 
 
 def _number(number: float, value: str) -> str:
-    """In whole points, or one decimal below 10; nats with two."""
+    """In whole points, or one decimal below 10; nats with one, or two below 10."""
     if value != "accuracy":
-        return f"{number:.2f}".replace("-", "−")
+        return f"{number:.{1 if abs(number) >= 10 else 2}f}".replace("-", "−")
     points = 100 * number
     return f"{points:.0f}" if abs(points) >= 10 else f"{points:.1f}".removesuffix(".0")
 
 
 def _places(layers: Sequence[int]) -> str:
-    """``layer 3``, ``layers 0 and 4 to 8``."""
+    """``layer 3``, ``layers 0, 1 and 4 to 8``."""
     runs: list[list[int]] = []
     for layer in layers:
         if runs and layer == runs[-1][-1] + 1:
             runs[-1].append(layer)
         else:
             runs.append([layer])
-    texts = [str(run[0]) if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs]
+    texts: list[str] = []
+    for run in runs:
+        texts += map(str, run) if len(run) < 3 else [f"{run[0]} to {run[-1]}"]
     whole = " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))
     return f"layer{'s' * (len(layers) > 1)} {whole}"
