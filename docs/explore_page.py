@@ -21,10 +21,12 @@ from safetensors.numpy import load_file
 
 from interp_compose.shipped import shipped_folder
 from interp_compose.shipped.corpus import words_and_grammar
+from interp_compose.studies import explore
 from interp_compose.tasks.mini.idm import splits
 from interp_compose.tasks.prompts import prompt_for
 
 FOLDER: Final = Path(__file__).parent / "explore"
+PAGE: Final = Path(explore.__file__).parent / "page"
 STYLES: Final = """body {
   font: 16px/1.5 sans-serif; max-width: 52rem; margin: 1rem auto; padding: 0 1rem;
   --color-background-primary: #fff; --color-background-secondary: #f8f8f8;
@@ -70,6 +72,7 @@ def exported() -> dict[str, Any]:
 def write_model(folder: Path = FOLDER) -> None:
     """``model.js``, unless it is there as it would be written."""
     text = f"const MINI_IDM = {json.dumps(exported(), separators=(',', ':'))};\n"
+    folder.mkdir(exist_ok=True)
     path = folder / "model.js"
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         path.write_text(text, encoding="utf-8")
@@ -79,14 +82,14 @@ def alone() -> str:
     """The page as one file, styles and scripts within, and no link to other pages."""
     write_model()
     text = (FOLDER.parent / "explore.md").read_text(encoding="utf-8").split("---\n", 2)[2]
-    text = re.sub(r"^%.*$", "", text, flags=re.MULTILINE)
+    text = re.sub(r"^%.*$", "", text.partition("\n## ")[0], flags=re.MULTILINE)
     text = re.sub(r"\{py:obj\}", "", text)
     text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text)
     before, after = re.split(r"```.*?```", text, maxsplit=1, flags=re.DOTALL)
-    page = (FOLDER / "page.html").read_text(encoding="utf-8")
+    page = (PAGE / "page.html").read_text(encoding="utf-8")
     page = re.sub(r"<link [^>]*>", "", page)
     page = re.sub(r'<script src="_static/(.*?)"></script>', _inline, page)
-    styles = STYLES + (FOLDER / "explore.css").read_text(encoding="utf-8")
+    styles = STYLES + (PAGE / "explore.css").read_text(encoding="utf-8")
     above, below = map(MarkdownIt().render, (before, after))
     return (
         f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>CAP on mini-idm</title>\n'
@@ -96,7 +99,8 @@ def alone() -> str:
 
 
 def _inline(script: re.Match[str]) -> str:
-    return "<script>\n" + (FOLDER / script[1]).read_text(encoding="utf-8") + "</script>"
+    folder = FOLDER if script[1] == "model.js" else PAGE
+    return "<script>\n" + (folder / script[1]).read_text(encoding="utf-8") + "</script>"
 
 
 if __name__ == "__main__":

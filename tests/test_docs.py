@@ -57,6 +57,7 @@ EXECUTED = (
     "cat.md",
     "circuits.md",
     "concept-graphs.md",
+    "explore.md",
     "finetuning.md",
     "generalise.md",
     "how-to.md",

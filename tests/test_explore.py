@@ -35,7 +35,8 @@ RUN = """() => asked.map(([text, answer, hidden, how]) => {
   const reading = model.read(text);
   const words = [...reading.words.keys()];
   const under = model.under(reading, words.filter((i) => reading.words[i].text === hidden));
-  const pooled = [0, 1, 2, 3].map((layer) => under.pooled(words, layer, how));
+  const units = words.map((i) => [i, i + 1]);
+  const pooled = [0, 1, 2, 3].map((layer) => under.pooled(units, layer, how));
   return [under.clean(), ...pooled].map((each) => each[model.answer(answer)]);
 })"""
 REFUSED = """() => asked.map(([work, text]) => {
@@ -49,7 +50,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the page's scripts."""
     folder = tmp_path_factory.mktemp("explore")
     explore_page.write_model(folder)
-    shutil.copy(explore_page.FOLDER / "forward.js", folder)
+    shutil.copy(explore_page.PAGE / "forward.js", folder)
     return folder
 
 

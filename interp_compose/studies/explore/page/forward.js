@@ -208,9 +208,9 @@ class MiniIdm {
     const resid = this.residuals(reading, hidden);
     return {
       clean: () => this.logProbs(resid[this.n_layers]),
-      /** After the tokens of each of these words became one vector in what enters `layer`. */
-      pooled: (pooledWords, layer, how) => {
-        const spans = collapsed(reading, pooledWords);
+      /** After the tokens of each of these ranges of words became one vector in what enters `layer`. */
+      pooled: (units, layer, how) => {
+        const spans = collapsed(reading, units);
         let rows = spans.map(([from, to]) => HOW[how](resid[layer].slice(from, to)));
         const hiddenUnits = spans.map(([from]) => hidden[from]);
         for (let above = layer; above < this.n_layers; above += 1) {
@@ -223,11 +223,11 @@ class MiniIdm {
 }
 
 /** Ranges of tokens, one for each position after the collapse. */
-function collapsed({ ids, words }, pooledWords) {
+function collapsed({ ids, words }, units) {
   const spans = [];
-  const pooled = words.filter((_, i) => pooledWords.includes(i));
+  const pooled = units.map(([first, stop]) => [words[first].from, words[stop - 1].to]);
   for (let at = 0; at < ids.length; ) {
-    const to = pooled.find(({ from }) => from === at)?.to ?? at + 1;
+    const to = pooled.find(([from]) => from === at)?.[1] ?? at + 1;
     spans.push([at, to]);
     at = to;
   }
