@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from threading import RLock
 from typing import Any, Final
 
 import anywidget
@@ -33,6 +34,7 @@ class Explorer(anywidget.AnyWidget):
         self, model: LensModel, state: ExplorerState, examples: Sequence[tuple[str, str]]
     ) -> None:
         self.explored = model
+        self._using = RLock()  # JupyterLab answers the page in another thread than cells
         self._curves: dict[ExplorerState, pd.DataFrame] = {}
         shown = {**about(model), "examples": [list(example) for example in examples]}
         super().__init__(_about=shown, _state=state.as_json())
@@ -51,12 +53,15 @@ class Explorer(anywidget.AnyWidget):
     def curve(self) -> pd.DataFrame:
         """The curve of :attr:`state`: columns layer, pooling, value (log P of the answer in nats;
         of an encoder, the cosine)."""
-        if self.state not in self._curves:
-            self._curves = {self.state: curve(self.explored, self.state)}
-        return self._curves[self.state].copy()
+        with self._using:
+            if self.state not in self._curves:
+                self._curves = {self.state: curve(self.explored, self.state)}
+            return self._curves[self.state].copy()
 
     def __repr__(self) -> str:
         return f"Explorer({self.explored.name!r}, text={self.state.text!r})"
 
     def _asked(self, widget: Any, request: Any, buffers: Any) -> None:
-        self.send({"id": request.get("id"), **respond(self.explored, request)})
+        with self._using:
+            reply = respond(self.explored, request)
+        self.send({"id": request.get("id"), **reply})

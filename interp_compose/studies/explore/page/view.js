@@ -128,6 +128,7 @@ class Explorer {
         { className: "x-status", attributes: { role: "status" } },
         of("progress", "progress", { hidden: true, attributes: { "aria-label": "progress of the curve" } }),
         of("status-text", "span"),
+        of("stop", "button", { type: "button", hidden: true }, "Stop"),
       ),
       of(
         "rest",
@@ -230,6 +231,7 @@ class Explorer {
       ),
     );
     on("answer", "input", () => this.change({ answer: this.part("answer").value || null }, this.wait));
+    on("stop", "click", () => this.stop());
     on("another", "click", () => this.choose(this.any()));
     on("pool-all", "click", () => this.change({ units: null, second_units: null, transplant: null }));
     on("pool-none", "click", () => this.change({ units: [], second_units: [], transplant: null }));
@@ -285,6 +287,7 @@ class Explorer {
     this.state = { ...this.state, ...chosen };
     this.tell(this.state);
     this.fill();
+    this.root.setAttribute("aria-busy", true);
     clearTimeout(this.timer);
     if (wait) this.timer = setTimeout(() => this.request(), wait);
     else this.request();
@@ -308,6 +311,7 @@ class Explorer {
 
   async asked() {
     this.asking = true;
+    this.root.setAttribute("aria-busy", true);
     this.silent = false;
     const loop = (this.loop = (this.loop ?? 0) + 1); // an earlier one, left without an answer, ends
     while (this.done !== this.turn) {
@@ -321,15 +325,26 @@ class Explorer {
       if (reply.values) {
         this.values = reply.values;
         this.showAll();
-        await this.ask_curve(turn);
+        await this.ask_curve(turn, loop);
         if (loop !== this.loop) return;
       }
       if (turn === this.turn) this.done = turn;
     }
     this.asking = false;
+    this.root.setAttribute("aria-busy", false);
   }
 
-  async ask_curve(turn) {
+  /** What was asked is no longer waited for; the kernel may be at it still. */
+  stop() {
+    this.loop += 1;
+    this.asking = false;
+    this.stop_waiting?.();
+    this.done = this.turn;
+    this.root.setAttribute("aria-busy", false);
+    this.tell_of({ failed: "Stopped: what is shown is not, or not wholly, of this choice." });
+  }
+
+  async ask_curve(turn, loop) {
     const { values, about } = this;
     this.curve = new Map();
     this.draw();
@@ -340,6 +355,7 @@ class Explorer {
       if (first) this.progress(first, about.n_layers, "layers of the curve");
       const stop = first ? () => {} : this.waiting();
       const reply = await this.reply({ part: "curve", state: values.state, layers });
+      if (loop !== this.loop) return;
       stop();
       if (turn !== this.turn) return;
       if (!reply.curve) {
@@ -370,17 +386,17 @@ class Explorer {
       this.silent = true; // what is chosen next is asked at once
       this.progress(null, 1, "no answer yet: the kernel is busy with something else, or gone");
     }, SILENT);
-    return () => {
+    return (this.stop_waiting = () => {
       clearTimeout(slow);
       clearTimeout(silent);
       this.progress();
-    };
+    });
   }
 
   /** `done` null: how far is not known; without arguments: nothing is under way. */
   progress(done, of, what) {
     const bar = this.part("progress");
-    bar.hidden = what === undefined;
+    bar.hidden = this.part("stop").hidden = what === undefined;
     this.part("status-text").textContent =
       what === undefined ? "" : done === null ? what : `${done} of ${of} ${what}`;
     if (done === null || done === undefined) bar.removeAttribute("value");
