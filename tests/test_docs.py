@@ -207,7 +207,9 @@ def test_the_model_runs_in_the_browser(site: Path, tmp_path: Path) -> None:
             assert curves[one.pooling][one.layer] == pytest.approx(one.target_logprob, abs=1e-5)
 
         asked = json.dumps(test_explore.asked_of_it())
-        work = f"{{ const [asked, model] = [{asked}, answers.model]; return ({test_explore.RUN})() }}"
+        work = (
+            f"{{ const [asked, model] = [{asked}, answers.model]; return ({test_explore.RUN})() }}"
+        )
         test_explore.check_log_probabilities(browser.js(f"(() => {work})()"), model)
         browser.open((site / "index.html").as_uri())
         assert browser.problems == []

@@ -1,4 +1,3 @@
-"use strict";
 /* Without a kernel: the model of forward.js answers what the page asks. */
 
 const CURVES = ["mean", "max", "sum", "last", "first"];
@@ -49,7 +48,7 @@ class Answers {
   answer(state, clean) {
     const { model } = this;
     const plain = state.text.split(/\s+/).filter(Boolean).join(" ");
-    return state.answer?.trim() || this.asked.get(plain) || model.vocabulary[likeliest(clean, 1)[0]];
+    return state.answer || this.asked.get(plain) || shownToken(model, likeliest(clean, 1)[0]);
   }
 
   values(state, reading) {
@@ -80,7 +79,7 @@ class Answers {
       ],
       probability: [whole[id], now[id]],
       top: likeliest(now, 5).map((each) => [
-        model.vocabulary[each].replace("Ġ", " "),
+        shownToken(model, each),
         Math.exp(now[each]),
         each === id,
       ]),
@@ -140,14 +139,19 @@ class Answers {
       "import torch",
       "import interp_compose as ic",
       "",
-      `model = ic.load_model("${model.source ?? model.name}")`,
-      `prompt = '${reading.prompt}'`,
+      `model = ic.load_model(${JSON.stringify(model.source)})`,
+      `prompt = ${JSON.stringify(reading.prompt)}`,
       ...(blocks.length ? [`with ${blocks.join(", \\\n     ")}:`, `    ${call}`] : [call]),
       "",
-      `answer = model.tokenizer.convert_tokens_to_ids("${asked}")`,
+      `answer = ${model.answer(asked)}  # ${JSON.stringify(asked)}`,
       "now = torch.log_softmax(logits, dim=0)[answer]",
     ].join("\n");
   }
+}
+
+/** Of a token of byte-level BPE. */
+function shownToken(model, id) {
+  return model.vocabulary[id].replace("Ġ", " ");
 }
 
 function shown({ words }) {
@@ -163,11 +167,11 @@ function list(items) {
   return `[${items.map((item) => JSON.stringify(item)).join(", ")}]`;
 }
 
-const answers = new Answers(new MiniIdm(MINI_IDM));
+const answers = new Answers(new SmallGpt2(EXPORTED));
 const page = new Explorer(document.getElementById("explore"), {
   about: answers.about(),
   state: {
-    text: "a young feline",
+    text: EXPORTED.first,
     second: "",
     target: "",
     answer: null,

@@ -773,7 +773,7 @@ class Explorer {
     this.part("curve-section").hidden = !about.can.pool;
     const lines = [...curve];
     const knocked = values.state.knocked_out.length || values.state.second_knocked_out.length || heads.length;
-    const alone = knocked ? "only knocked out" : "not pooled";
+    const alone = knocked ? "only knocked out" : transplant ? "clean" : "not pooled";
     this.part("curve-title").textContent =
       `${values.measure}, by the layer of ${transplant ? "the transplant" : "pooling"}`;
     const known = lines.flatMap(([, each]) => each).filter((value) => value !== null);
