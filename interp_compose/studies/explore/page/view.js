@@ -317,13 +317,14 @@ class Explorer {
     while (this.done !== this.turn) {
       const { turn } = this;
       const stop = this.waiting();
-      const reply = await this.reply({ part: "values", state: this.state });
+      const reply = await this.reply({ part: "values", state: this.answered(this.state) });
       if (loop !== this.loop) return;
       stop();
       if (turn !== this.turn) continue;
       this.tell_of(reply);
       if (reply.values) {
         this.values = reply.values;
+        this.generated = [`${this.state.text}\n${this.state.target}`, reply.values.asked];
         this.showAll();
         await this.ask_curve(turn, loop);
         if (loop !== this.loop) return;
@@ -344,6 +345,13 @@ class Explorer {
     this.tell_of({ failed: "Stopped: what is shown is not, or not wholly, of this choice." });
   }
 
+  /** Of an encoder–decoder, the state with the target that it generated: one generation a text. */
+  answered(state) {
+    const [from, asked] = this.generated ?? [];
+    const known = this.about.kind === "encoder-decoder" && from === `${state.text}\n${state.target}`;
+    return known && state.answer === null ? { ...state, answer: asked } : state;
+  }
+
   async ask_curve(turn, loop) {
     const { values, about } = this;
     this.curve = new Map();
@@ -354,7 +362,7 @@ class Explorer {
       const layers = Array.from({ length: count }, (_, i) => first + i);
       if (first) this.progress(first, about.n_layers, "layers of the curve");
       const stop = first ? () => {} : this.waiting();
-      const reply = await this.reply({ part: "curve", state: values.state, layers });
+      const reply = await this.reply({ part: "curve", state: this.answered(values.state), layers });
       if (loop !== this.loop) return;
       stop();
       if (turn !== this.turn) return;
