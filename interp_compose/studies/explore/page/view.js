@@ -736,7 +736,10 @@ class Explorer {
       row("td", name, number(clean, digits), number(now, digits)),
     );
     if (probability) {
-      const shown = probability.map((log) => Math.exp(log).toFixed(3));
+      const shown = probability.map((log) => {
+        const text = Math.exp(log).toFixed(3);
+        return text === "0.000" ? "< 0.001" : text;
+      });
       rows.unshift(row("td", "Probability", ...shown));
     }
     const caption = element("caption", {});
