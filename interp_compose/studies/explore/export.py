@@ -88,7 +88,7 @@ def script(known: Mapping[str, Any]) -> str:
     return f"const EXPORTED = {json.dumps(known, separators=(',', ':'))};\n"
 
 
-def page(title: str, model: str, *, above: str = "", below: str = "", language: str = "en") -> str:
+def page(title: str, model: str, *, above: str = "", below: str = "") -> str:
     """One file, styles and scripts within; ``model`` is a :func:`script`, ``above`` and ``below``
     are HTML."""
 
@@ -102,7 +102,7 @@ def page(title: str, model: str, *, above: str = "", below: str = "", language: 
     body = re.sub(r'<script src="_static/(.*?)"></script>', inline, body)
     styles = STYLES + (PAGE / "explore.css").read_text(encoding="utf-8")
     return (
-        f'<!doctype html>\n<html lang="{language}"><meta charset="utf-8"><title>{title}</title>\n'
+        f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{title}</title>\n'
         f'<meta name="viewport" content="width=device-width"><style>\n{styles}</style>\n'
         f"<body>\n{above}{body}{below}</body></html>\n"
     )

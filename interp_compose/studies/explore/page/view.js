@@ -118,6 +118,8 @@ class Explorer {
       );
     }
     root.classList.add("explore");
+    root.setAttribute("role", "group");
+    root.setAttribute("aria-label", `pooling and knock-outs of ${about.model}`);
     root.replaceChildren(
       form,
       element("datalist", { id: list }, ...about.examples.map(([value]) => element("option", { value }))),
