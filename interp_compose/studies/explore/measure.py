@@ -34,8 +34,8 @@ def explore(
     """A page in the notebook: pool words and phrases, knock them out, transplant them, and see what
     becomes of the answer.
 
-    It works where anywidget does: JupyterLab, VS Code, Colab, marimo. Every number is computed by
-    this kernel when something is clicked, by :func:`pool_at`, :func:`mask_attention`,
+    It is built on anywidget, which runs in JupyterLab, VS Code, Colab and marimo. Every number is
+    computed by this kernel when something is clicked, by :func:`pool_at`, :func:`mask_attention`,
     :func:`ablate`, and what :func:`cap_curve`, :func:`similarity_curve` and :func:`transplant`
     sweep; the code that repeats it is below them. Of a decoder it is the probability of the next
     token, of an encoder–decoder that of the target, of an encoder the cosine of two texts.
