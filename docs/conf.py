@@ -46,7 +46,7 @@ python_maximum_signature_line_length = 90
 
 html_theme = "furo"
 html_title = f"interp_compose {release}"
-html_static_path = ["explore"]
+html_static_path = ["explore", str(explore_page.export.PAGE)]
 html_copy_source = False
 html_show_sphinx = False
 html_math_renderer = "mathml"  # MathJax would be fetched

@@ -35,6 +35,7 @@ SHOWS = {  # notebook → its folders of public data
     "05_human_judgements.ipynb": ("bird",),
     "08_codes.ipynb": ("text", "hownet", "bird"),
 }
+WIDGET = "application/vnd.jupyter.widget-view+json"
 PLOTLY = "application/vnd.plotly.v1+json"
 HEAVY = 60_000  # bytes of JSON
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
@@ -117,13 +118,19 @@ def main(argv: Sequence[str] | None = None) -> None:
             notebook = executed(path, Path(folder), data)
         for cell in notebook.cells:
             if cell.cell_type == "code":
-                cell.outputs = [out for out in cell.outputs if out.get("name") != "stderr"]
+                cell.outputs = [out for out in cell.outputs if not is_passing(out)]
                 _lighten(cell.outputs)
+        notebook.metadata.pop("widgets", None)
         notebook.metadata.language_info = {"name": "python"}
         temporary = path.with_suffix(".tmp")
         nbformat.write(notebook, temporary)
         os.replace(temporary, path)
         print(f"{path.name}: {path.stat().st_size} bytes")
+
+
+def is_passing(out: nbformat.NotebookNode) -> bool:
+    """Whether an output is a progress bar or a warning, as text or as a widget."""
+    return out.get("name") == "stderr" or WIDGET in out.get("data", {})
 
 
 def _lighten(outputs: list[nbformat.NotebookNode]) -> None:

@@ -27,6 +27,7 @@ from .studies.audit.measure import audit as audit
 from .studies.audit.result import Audit as Audit
 from .studies.cap.measure import cap_curve as cap_curve
 from .studies.cap.result import CapCurve as CapCurve, compare_curves as compare_curves
+from .studies.explore.measure import explore as explore
 from .studies.saved.read import load_result as load_result
 from .studies.similarity.measure import similarity_curve as similarity_curve
 from .studies.similarity.result import (

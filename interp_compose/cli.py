@@ -50,6 +50,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
 """Each command's folder, and the class of its options in ``options.py`` there; ``run`` in
 ``measure.py`` carries it out."""
 ON_RESULTS: Final[Mapping[str, tuple[str, str]]] = {
+    "explore": ("studies.explore", "ExploreCommand"),
     "plot": ("studies.saved", "PlotCommand"),
     "compare": ("studies.saved", "CompareCommand"),
 }
@@ -62,6 +63,7 @@ GROUPS: Final = {
     ),
     "LRF": ("generalise", "fusion"),
     "CAT": ("pretrain", "encoders", "codes"),
+    "one text": ("explore",),
     "saved results": ("plot", "compare"),
 }
 """Of commands, in the order of the help."""

@@ -57,6 +57,7 @@ EXECUTED = (
     "cat.md",
     "circuits.md",
     "concept-graphs.md",
+    "explore.md",
     "finetuning.md",
     "generalise.md",
     "how-to.md",
@@ -136,62 +137,79 @@ def test_the_model_runs_in_the_browser(site: Path, tmp_path: Path) -> None:
     with Browser(tmp_path) as browser:
 
         def of_page(name: str) -> str:
-            text: str = browser.js(f"document.getElementById('x-{name}').textContent")
+            text: str = browser.js(f"page.part('{name}').textContent")
             return text
 
         def click(selector: str) -> None:
-            browser.js(f"document.querySelector({selector!r}).click()")
+            browser.js(f"page.root.querySelector({selector!r}).click()")
 
         def log_probability() -> float:
             """As shown, which the code below it returns."""
-            shown = browser.js("document.querySelectorAll('#x-numbers td')[3].textContent")
-            *lines, last = of_page("python").splitlines()
+            shown = browser.js("page.root.querySelectorAll('[data-x=numbers] td')[3].textContent")
             names: dict[str, Any] = {}
-            exec("\n".join([*lines, f"found = {last}"]), names)
+            exec(of_page("python"), names)
             value = float(shown.replace("−", "-"))
-            assert names["found"].detach() == pytest.approx(value, abs=1e-4)
+            assert names["now"].detach() == pytest.approx(value, abs=1e-4)
             return value
 
+        probability = "page.root.querySelector('[data-x=numbers] td').textContent"
+        first = "page.root.querySelector('[data-x=top] button').textContent"
         browser.open((site / "explore.html").as_uri())
         example = (DOCS / "explore.md").read_text(encoding="utf-8").partition("For the model below")
         clean, *by_layer = re.findall(r"0\.\d{3}", example[2].partition("```")[0])
-        assert browser.js("document.querySelector('#x-numbers td').textContent") == clean
+        assert browser.js(probability) == clean
         for layer, said in enumerate(by_layer):
-            click(f'[name="x-layer"][value="{layer}"]')
+            click(f'[data-x="layer {layer}"]')
             assert f"{math.exp(log_probability()):.3f}" == said
-        browser.js("document.querySelector('[data-x=\"hidden 2\"]').focus()")
+        browser.js("page.root.querySelector('[data-key=\"words knock 2\"]').focus()")
         browser.press("Enter", "\r")
         log_probability()
-        assert browser.js("document.querySelector('#x-top span').textContent") == "puppy"
+        assert browser.js(first) == "puppy"
         browser.press("Enter", "\r")  # the focus stays where it was
-        assert browser.js("document.querySelector('#x-top span').textContent") == "kitten"
+        assert browser.js(first) == "kitten"
+        browser.js("page.toggle('words', [1, 3])")  # a phrase
+        log_probability()
+        assert "['young feline']" in of_page("python").replace('"', "'")
 
         browser.js("page.choose('the sound that a dog that a dog has makes')")
-        click('[data-x="hidden 6"]')  # the second "dog", and not the first
-        click('[data-x="pooled 1"]')
-        click('[name="x-how"][value="first"]')
+        click('[data-key="words knock 6"]')  # the second "dog", and not the first
+        click('[data-key="words pool 1"]')
+        click('[data-x="how first"]')
         log_probability()
         assert "keys=[" in of_page("python")
 
         browser.js("page.choose('a young cat')")
-        click('[data-x="pooled 1"]')  # of one token each: the curve is near 0
-        ticks = "[...document.querySelectorAll('#x-curve text[text-anchor=end]')]"
+        click('[data-key="words pool 1"]')  # of one token each: nothing is left to pool
+        ticks = "[...page.part('curve').querySelectorAll('text[text-anchor=end]')]"
         texts = browser.js(f"{ticks}.map((one) => one.textContent)")
         assert len(texts) == len({*texts}) >= 3
 
+        shown = of_page("numbers")
         browser.js("page.choose('a young zebra')")
-        assert "has never read the word “zebra”" in of_page("refusal")
-        assert browser.js("document.getElementById('x-rest').inert")
+        assert "has never read the word “zebra”" in of_page("message")
+        assert browser.js("page.part('rest').inert && page.part('results').inert")
+        browser.js("page.choose('a young cat')")
+        typed = "page.part('answer').value = 'zebra'"
+        browser.js(f"{typed}; page.part('answer').dispatchEvent(new InputEvent('input'))")
+        assert "“zebra” is not one token" in of_page("message")
+        assert browser.js("page.part('results').inert && !page.part('rest').inert")
+        browser.js("page.choose('a young cat')")
+        assert not browser.js("page.part('results').inert || page.part('rest').inert")
+        click('[data-key="words pool 1"]')
+        assert of_page("numbers") == shown
 
         examples = [{"prompt": 'a female horse is called a "', "answer": "mare"}]
-        curve = interp_compose.cap_curve(model, examples, controls=False, progress=False)
+        curve = interp_compose.cap_curve(model, examples, progress=False)
         browser.js("page.choose('a female horse')")
-        curves = dict(browser.js("[...page.curves]"))
-        for one in curve.outcomes.itertuples():
+        curves = dict(browser.js("[...page.curve]"))
+        assert {*curves} == {"mean", "max", "sum", "last", "first"}
+        for one in curve.outcomes[curve.outcomes["pooling"].isin(curves)].itertuples():
             assert curves[one.pooling][one.layer] == pytest.approx(one.target_logprob, abs=1e-5)
 
         asked = json.dumps(test_explore.asked_of_it())
-        work = f"{{ const [asked, model] = [{asked}, page.model]; return ({test_explore.RUN})() }}"
+        work = (
+            f"{{ const [asked, model] = [{asked}, answers.model]; return ({test_explore.RUN})() }}"
+        )
         test_explore.check_log_probabilities(browser.js(f"(() => {work})()"), model)
         browser.open((site / "index.html").as_uri())
         assert browser.problems == []
@@ -203,7 +221,7 @@ def test_the_model_runs_in_the_browser(site: Path, tmp_path: Path) -> None:
         alone = tmp_path / "explore.html"
         alone.write_text(explore_page.alone(), encoding="utf-8")
         browser.open(alone.as_uri())
-        assert browser.js("document.querySelector('#x-numbers td').textContent") == clean
+        assert browser.js(probability) == clean
         assert browser.problems == []
         assert [url for url in browser.requested if not url.startswith("data:")] == [
             *files,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -13,11 +14,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from transformers import GPT2Config, GPT2LMHeadModel
 
 import interp_compose as ic
 from docs import explore_page
+from interp_compose.errors import InterpComposeError
 from interp_compose.interventions.pooling import HOW
+from interp_compose.studies.explore import explore as ic_explore
+from interp_compose.studies.explore.options import ExploreCommand, ExploredModel
 from interp_compose.tasks.mini.idm import definitions, splits
+from tests import architectures
+from tests.studies.conftest import splitting_tokenizer
 
 needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="Node is not installed")
 LOAD = """
@@ -27,7 +34,7 @@ for (const name of ["model.js", "forward.js"]) {
   vm.runInThisContext(fs.readFileSync(`${folder}/${name}`, "utf8"));
 }
 globalThis.asked = asked;
-const answer = vm.runInThisContext(`const model = new MiniIdm(MINI_IDM); (${work})()`);
+const answer = vm.runInThisContext(`const model = new SmallGpt2(EXPORTED); (${work})()`);
 console.log(JSON.stringify(answer));
 """
 READ = "() => asked.map((text) => model.read(text)).map(({ ids, words }) => [ids, words])"
@@ -35,7 +42,8 @@ RUN = """() => asked.map(([text, answer, hidden, how]) => {
   const reading = model.read(text);
   const words = [...reading.words.keys()];
   const under = model.under(reading, words.filter((i) => reading.words[i].text === hidden));
-  const pooled = [0, 1, 2, 3].map((layer) => under.pooled(words, layer, how));
+  const units = words.map((i) => [i, i + 1]);
+  const pooled = [0, 1, 2, 3].map((layer) => under.pooled(units, layer, how));
   return [under.clean(), ...pooled].map((each) => each[model.answer(answer)]);
 })"""
 REFUSED = """() => asked.map(([work, text]) => {
@@ -49,7 +57,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the page's scripts."""
     folder = tmp_path_factory.mktemp("explore")
     explore_page.write_model(folder)
-    shutil.copy(explore_page.FOLDER / "forward.js", folder)
+    shutil.copy(explore_page.export.PAGE / "forward.js", folder)
     return folder
 
 
@@ -130,6 +138,89 @@ def log_probabilities(model: Any, rows: Sequence[Sequence[str]], how: Any) -> np
     return np.stack([each.double().log_softmax(1)[at, answers].numpy() for each in found], axis=1)
 
 
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a small model of GPT-2's architecture, whose tokenizer splits words."""
+    folder = tmp_path_factory.mktemp("own") / "own"
+    torch.manual_seed(3)
+    shape = {"n_embd": 40, "n_layer": 3, "n_head": 4, "n_inner": 52, "n_positions": 61}
+    config = GPT2Config(vocab_size=97, bos_token_id=0, initializer_range=0.2, **shape)
+    GPT2LMHeadModel(config).save_pretrained(folder)
+    splitting_tokenizer().save_pretrained(folder)
+    return folder
+
+
+OF_OWN = """() => asked.map(([text, units, layer, how]) => {
+  const reading = model.read(text);
+  const under = model.under(reading, [1]);
+  return [reading.ids, model.under(reading, []).clean(), under.pooled(units, layer, how)];
+})"""
+
+
+@needs_node
+@torch.no_grad()
+def test_a_model_of_ones_own_has_the_librarys_numbers(own: Path, tmp_path: Path) -> None:
+    model = ic.load_model(own, device="cpu")
+    written = ic_explore.run(
+        ExploreCommand(
+            model=ExploredModel(model=str(own), device="cpu"),
+            text=("someone bakes bread",),
+            template="{} is",
+            out=tmp_path / "page.html",
+        )
+    )
+    assert str(tmp_path / "page.html") in written
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    scripts = re.findall(r"<script>\n(.*?)</script>", page, re.DOTALL)
+    assert len(scripts) == 4
+    (tmp_path / "model.js").write_text(scripts[0], encoding="utf-8")
+    (tmp_path / "forward.js").write_text(scripts[1], encoding="utf-8")
+    asked = [
+        ["someone bakes bread", [[2, 4]], 1, "mean"],
+        ["the mother of a father", [[1, 2], [2, 5]], 2, "max"],
+        ['not alive " not', [[1, 2]], 0, "first"],
+    ]
+    for (text, units, layer, how), (ids, clean, pooled) in zip(
+        asked, in_node(tmp_path, OF_OWN, asked), strict=True
+    ):
+        tokens, _ = model.tokenize(f"{text} is")
+        assert ids == tokens[0].tolist()
+        of_library = model(tokens)[0, -1].double().log_softmax(dim=0)
+        np.testing.assert_allclose([*clean.values()], of_library, rtol=0, atol=1e-5)
+        words = f"{text} is".split()
+        prompt = ic.tokenize_prompts(model.tokenizer, [f"{text} is"])[0]
+        assert [prompt.group_text(i) for i in range(prompt.n_groups)] == words
+        groups = torch.full_like(tokens, -1)
+        for number, (first, stop) in enumerate(units):
+            groups[0, torch.from_numpy(np.isin(prompt.groups, range(first, stop)))] = number
+        keys = torch.from_numpy(prompt.groups == 1)[None]
+        with ic.mask_attention(model, keys=keys), ic.pool_at(model, layer, groups, how):
+            of_library = model(tokens)[0, -1].double().log_softmax(dim=0)
+        np.testing.assert_allclose([*pooled.values()], of_library, rtol=0, atol=1e-5)
+
+
+def test_a_page_that_cannot_be_is_refused(
+    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refusal(**options: Any) -> str:
+        given = {"model": ExploredModel(model=str(own)), "out": tmp_path / "x.html", **options}
+        with pytest.raises(InterpComposeError) as refused:
+            ic_explore.run(ExploreCommand(**given))
+        assert not (tmp_path / "x.html").exists()
+        return str(refused.value)
+
+    assert "template='is'" in refusal(template="is")
+    assert "text=['']" in refusal(text=("",))
+    (tmp_path / "y.html").write_text("mine", encoding="utf-8")
+    assert "is there already" in refusal(out=tmp_path / "y.html")
+    llama = tmp_path / "llama"
+    architectures.build("Llama").save_pretrained(llama)
+    splitting_tokenizer().save_pretrained(llama)
+    assert "it is LlamaForCausalLM" in refusal(model=ExploredModel(model=str(llama)))
+    monkeypatch.setattr("interp_compose.studies.explore.export.MOST_BYTES", 100_000)
+    assert "would be 0 MB" in refusal()
+
+
 @needs_node
 def test_what_it_cannot_do_is_refused_by_name(page: Path) -> None:
     long = "young " * 20
@@ -140,7 +231,7 @@ def test_what_it_cannot_do_is_refused_by_name(page: Path) -> None:
     assert all(refused for refused, _ in (unknown, capital, empty, too_long, answer))
     assert "has never read the word “zebra”" in unknown[1]
     assert "“A”" in capital[1]
-    assert "no definition" in empty[1]
+    assert "no text" in empty[1]
     assert "has 65 tokens, and mini-idm reads at most 64" in too_long[1]
     assert "answer “kittens” is not one token" in answer[1]
     assert right == [None, None]

@@ -61,6 +61,7 @@ BUILDS_ON = {
     "encoders": {"pretrain"},
     "codes": {"pretrain"},
     "watch": {"cap", "similarity"},  # measures a model while it is trained
+    "explore": {"cap", "similarity"},  # sweeps their curves, of one example
     "saved": {"cap"},  # pairs curves of the same examples
 }
 FILES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT or path.stem[:2] != "__")

@@ -47,6 +47,7 @@ NAMES = {
     "condensation",
     "effective_rank",
     "embed_texts",
+    "explore",
     "finetune",
     "load_model",
     "load_pairs",

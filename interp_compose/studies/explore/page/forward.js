@@ -1,6 +1,6 @@
 "use strict";
 /*
- * mini-idm (GPT-2's architecture) in plain JavaScript: tokenizer, forward pass, and the library's two
+ * A small decoder of GPT-2's architecture, such as mini-idm, in plain JavaScript: tokenizer, forward pass, and the library's two
  * interventions, a collapse of words (pool_at) and keys that no query attends to (mask_attention).
  * Weights are float32; activations and sums are float64. Matrices are flat arrays, row by row.
  */
@@ -17,10 +17,13 @@ function added(one, two) {
   return one.map((x, i) => x + two[i]);
 }
 
+/** Words that are one pretoken of GPT-2's tokenizer. */
+const PLAIN = /^([A-Za-z]+|[0-9]+|[!-/:-@[-`{-~]+)$/;
+
 /** What the reader asked for and the model cannot do; its message is shown. */
 class Refusal extends Error {}
 
-class MiniIdm {
+class SmallGpt2 {
   constructor(exported) {
     Object.assign(this, exported);
     const binary = atob(exported.weights);
@@ -37,21 +40,31 @@ class MiniIdm {
     this.d_model = this.weights["ln_f.bias"].length;
     this.ids = new Map(exported.vocabulary.map((token, id) => [token, id]));
     this.ranks = new Map(exported.merges.map((pair, rank) => [pair, rank]));
-    this.known = new Set(exported.words);
+    this.known = exported.words && new Set(exported.words); // null: whatever it has read is not known
   }
 
   // ---------------------------------------------------------------- text
 
-  /** A definition in its prompt: { prompt, ids, words: [{ text, pieces, from, to }] }, positions of a
-   *  word's tokens from `from` up to `to`; position 0 is BOS. */
-  read(definition) {
-    const own = definition.split(/\s+/).filter(Boolean);
-    if (!own.length) throw new Refusal("There is no definition. Type one, or pick one.");
-    for (const word of own) if (!this.known.has(word)) throw new Refusal(this.unknown(word));
+  /** A text in its prompt: { prompt, ids, words: [{ text, pieces, from, to }] }, positions of a
+   *  word's tokens from `from` up to `to`; position 0 is BOS, where there is one. */
+  read(text) {
+    const own = text.split(/\s+/).filter(Boolean);
+    if (!own.length) throw new Refusal("There is no text. Type one, or pick one.");
+    for (const word of own) {
+      if (this.known && !this.known.has(word)) throw new Refusal(this.unknown(word));
+      if (!this.known && !PLAIN.test(word)) {
+        throw new Refusal(
+          `“${word}”: this page reads words of ASCII letters, of digits or of punctuation alone, ` +
+            "with blanks between them. Put a blank between them; ic.explore reads every text.",
+        );
+      }
+    }
     const prompt = this.template.replace("{}", own.join(" "));
-    const ids = [this.bos];
+    const ids = this.bos === null ? [] : [this.bos];
     const words = prompt.split(" ").map((text, i) => {
       const pieces = this.pieces(i ? `Ġ${text}` : text);
+      const missing = pieces.find((piece) => !this.ids.has(piece));
+      if (missing) throw new Refusal(`${this.name} has no token for “${missing}” of “${text}”.`);
       const from = ids.length;
       ids.push(...pieces.map((piece) => this.ids.get(piece)));
       return { text, pieces: pieces.map((piece) => piece.replace("Ġ", "")), from, to: ids.length };
@@ -59,7 +72,7 @@ class MiniIdm {
     if (ids.length > this.n_ctx) {
       throw new Refusal(
         `The prompt has ${ids.length} tokens, and ${this.name} reads at most ${this.n_ctx}. ` +
-          "Shorten the definition.",
+          "Shorten the text.",
       );
     }
     return { prompt, ids, words };
@@ -80,7 +93,7 @@ class MiniIdm {
 
   /** Byte-level BPE of one word of letters or digits, with Ġ for the blank before it. */
   pieces(text) {
-    if (this.ids.has(text)) return [text]; // ignore_merges
+    if (this.ignore_merges && this.ids.has(text)) return [text];
     const parts = [...text];
     for (;;) {
       let best = Infinity;
@@ -94,13 +107,14 @@ class MiniIdm {
     }
   }
 
-  /** The id of an answer, which is one token after the opened quotation. */
+  /** The id of an answer, which is one token; a blank before it belongs to it where it has one. */
   answer(text) {
-    const id = /^([A-Za-z]+|[0-9]+)$/.test(text) ? this.ids.get(text) : undefined;
-    if (id === undefined) {
+    const ids = [text, text.trim()].map((each) => this.ids.get(each.replace(/^ /, "Ġ")));
+    const id = ids.find((each) => each !== undefined);
+    if (id === undefined || !text.trim()) {
       throw new Refusal(
         `The answer “${text}” is not one token of ${this.name}, and so has no probability. ` +
-          "Pick one from the list.",
+          "Pick one of the top five, or another word.",
       );
     }
     return id;
@@ -208,9 +222,9 @@ class MiniIdm {
     const resid = this.residuals(reading, hidden);
     return {
       clean: () => this.logProbs(resid[this.n_layers]),
-      /** After the tokens of each of these words became one vector in what enters `layer`. */
-      pooled: (pooledWords, layer, how) => {
-        const spans = collapsed(reading, pooledWords);
+      /** After the tokens of each of these ranges of words became one vector in what enters `layer`. */
+      pooled: (units, layer, how) => {
+        const spans = collapsed(reading, units);
         let rows = spans.map(([from, to]) => HOW[how](resid[layer].slice(from, to)));
         const hiddenUnits = spans.map(([from]) => hidden[from]);
         for (let above = layer; above < this.n_layers; above += 1) {
@@ -223,11 +237,11 @@ class MiniIdm {
 }
 
 /** Ranges of tokens, one for each position after the collapse. */
-function collapsed({ ids, words }, pooledWords) {
+function collapsed({ ids, words }, units) {
   const spans = [];
-  const pooled = words.filter((_, i) => pooledWords.includes(i));
+  const pooled = units.map(([first, stop]) => [words[first].from, words[stop - 1].to]);
   for (let at = 0; at < ids.length; ) {
-    const to = pooled.find(({ from }) => from === at)?.to ?? at + 1;
+    const to = pooled.find(([from]) => from === at)?.[1] ?? at + 1;
     spans.push([at, to]);
     at = to;
   }
