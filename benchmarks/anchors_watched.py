@@ -52,7 +52,7 @@ def train(config: Mapping[str, Any], folder: Path) -> None:
 def measured(
     folder: Path, rates: Sequence[float], weight_decay: float, seeds: Sequence[int]
 ) -> dict[str, Any]:
-    """Means over seeds by step, and each seed's; when each measure was half-way; phases of runs."""
+    """Means over seeds by step, each seed's after the last one, and the phases of runs."""
     configs = [
         {"init_rate": rate, "weight_decay": weight_decay, "seed": seed}
         for rate in rates
@@ -72,31 +72,13 @@ def measured(
     print(pd.DataFrame(runs).to_string())
     print(rows[rows["step"] == rows["step"].max()].round(3).to_string())
     config = {"n": N, "seeds": list(seeds), "weight_decay": weight_decay}
-    by_seed = pd.concat(frames, ignore_index=True)
+    looks = pd.concat(frames, ignore_index=True)
     return {
         "config": config,
         "runs": runs,
         "means": plain_rows(rows),
-        "by_seed": plain_rows(by_seed),
-        "half_way": half_way(by_seed),
+        "last": plain_rows(looks[looks["step"] == looks["step"].max()]),
     }
-
-
-def half_way(looks: pd.DataFrame) -> list[dict[str, Any]]:
-    """Of each run, the step of the first look at which a measure is half-way from its first value
-    to its extreme: the least stable rank, the most condensation, the best share of unseen pairs."""
-    clean = (looks["measure"] == "cap") & (looks["split"] == "ood") & (looks["layer"] == -1)
-    chosen = looks[clean | looks["measure"].isin(list(OF_WEIGHTS))]
-    rows = []
-    for place, one in chosen.groupby(["init_rate", "seed", "measure"]):
-        one = one.sort_values("step")
-        moved = (one["value"] - one["value"].iloc[0]) * (-1 if place[2] == "stable_rank" else 1)
-        reached = moved >= moved.max() / 2
-        step = int(one["step"][reached].iloc[0])
-        rows.append(
-            dict(zip(("init_rate", "seed", "measure"), place, strict=True)) | {"step": step}
-        )
-    return rows
 
 
 def by_step(looks: pd.DataFrame) -> pd.DataFrame:
