@@ -104,9 +104,8 @@ def test_a_sentence_to_rely_on_is_bound_to_its_verdict(monkeypatch: Any) -> None
     ("title", "file", "change"),
     [
         ("Masks after the softmax leak", "leaks_agreement", {"mode": "zero", "largest": 0.0}),
-        ("Post-LN decoders look sums up", "unseen_sum", {"seen": False, "ood": 0.9}),
-        ("CARMA lets one token", "carma_controls_mini_idm", {"pooling": "last", "gain": 0.1}),
-        ("Condensation comes before", "phase_diagram_post", {"init_rate": 0.5, "reasons": 1}),
+        ("Post-LN decoders do not extend", "unseen_sum", {"seen": False, "ood": 0.9}),
+        ("CARMA lets the last token", "carma_controls_mini_idm", {"pooling": "last", "gain": 0.0}),
         ("CAT's guided loss", "toy_codes", {"setting": "eq. 4", "r_precision": 0.9}),
     ],
 )
@@ -627,13 +626,13 @@ IN_TASKS: list[tuple[str, str, Change, str]] = [
     (
         "Phase 3 composes",
         "anchors_watched",
-        where("means", "split", "ood", mean=0.5, min=0.1, max=0.9),
+        where("last", "split", "ood", value=0.5),
         REPRODUCED,  # unseen pairs differ without pooling as well
     ),
     (
         "Phase 3 composes",
         "anchors_watched",
-        where("means", "split", "id", mean=0.5, min=0.1, max=0.9),
+        where("last", "split", "id", value=0.5),
         UNDECIDED,
     ),
 ]

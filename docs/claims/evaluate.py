@@ -235,9 +235,11 @@ class Claim:
         many = f"more than {MOST_SEEDS}" if None in needed else ""
         seeds = " to ".join(dict.fromkeys([*map(str, counts[:1]), many or str(counts[-1])]))
         without = f" ({every.count(None)} of {len(every)} have no values by seed)"
+        against = sum(test.difference < 0 for test in tests)
+        which = f", {against} of {len(tests)} against the claim," if against else ""
         return (
             f"power: of what is undecided, {ends} would be found in 80 % of cases; those found "
-            f"here take {seeds} seeds{without * (None in every)}"
+            f"here{which} take {seeds} seeds{without * (None in every)}"
         )
 
     def lines(self) -> list[Line]:

@@ -271,6 +271,11 @@ def contrasts(sides: Sides) -> Names:
     return {"two": two, "three": three, "verdict": compared(two, three)}
 
 
+def phases_one_to_three(sides: Sides) -> bool:
+    """There are cells of each."""
+    return all(sides[name].rows for name in ("one", "two", "three"))
+
+
 def growth(sides: Sides) -> Names:
     """The least of Spearman's ρ with γ, and at how many γ the largest decay condenses more."""
     rows: dict[float, dict[float, float]] = {}

@@ -114,7 +114,7 @@ def as_if_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     def plan(work: str, runs: Any, execution: Any, bytes_of_each: Any) -> Any:
         assert bytes_of_each() > 1000
         number = together.fit(bytes_of_each(), 3, 2**40)
-        configs = [together.asdict(run) for run in runs]
+        configs = [run.identity for run in runs]
         return together.SweepPlan(work, configs, number, f"{WORKS[work]}:train_many")
 
     monkeypatch.setattr(decoder_grid, "plan_of", plan)
