@@ -446,7 +446,7 @@ def each(rows: str, **values: Any) -> Change:
     return change
 
 
-def where(rows: str, key: str, value: Any, **values: Any) -> Change:
+def where(rows: str, key: str, value: Any, /, **values: Any) -> Change:
     """Sets fields of the rows with a value."""
 
     def change(found: dict[str, Any]) -> None:
