@@ -394,6 +394,13 @@ def test_a_term_for_right_sememes_is_recorded_and_trained(text: Path, tmp_path: 
     assert set(found.terms.query("model == 'bert'")["term"]) == {"masked", "next"}
     assert "guided_positive" not in set(without.terms["term"])
     assert "right sememes, which CAT lacks (guided_positive 0.5)" in found.summary()
+    # Without it, runs are named as they were before there was the term.
+    named = [
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in (tmp_path / "0.0" / "runs").glob("*/config.json")
+    ]
+    assert len(named) == 2
+    assert not any("guided_positive" in json.dumps(one) for one in named)
     place = "model == {!r} and output == 'cont'"
     losses = [
         [

@@ -194,7 +194,7 @@ def _grid(
     ]
     _check_models(models, runs, text["vocab_size"], options.sememes, start)
     data_options = DataOptions(**text)
-    settings = {"study": WORK, **asdict(training), **text, **given}
+    settings = {"study": WORK, **stated(training), **text, **given}
     check(settings)
     # 2. The data.
     digest, report = prepared(
@@ -212,7 +212,7 @@ def _grid(
 
     return Grid(
         result=Pretrained,
-        plan=SweepPlan(WORK, [asdict(replace(run, data=digest)) for run in runs], None, TRAIN),
+        plan=SweepPlan(WORK, [stated(replace(run, data=digest)) for run in runs], None, TRAIN),
         place=PLACE,
         config={
             **settings,
@@ -273,6 +273,15 @@ def _check_models(
                 f"models name {other!r} and {run.model!r}, which are the same model with these "
                 "options; leave one of them out"
             )
+
+
+def stated(settings: EncoderTraining) -> dict[str, Any]:
+    """Without the term for right sememes where it has no weight, so that runs and results of before
+    there was one are found."""
+    config = asdict(settings)
+    if not settings.guided_positive:
+        del config["guided_positive"]
+    return config
 
 
 @public
