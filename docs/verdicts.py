@@ -42,9 +42,9 @@ RULES: Final = """\
    in its direction and none in the other decides. Comparisons of which both sides are at the
    **floor** (2 % or less) or at the **ceiling** (98 % or more; of R², 0.95), and runs that did not
    fit their training data, take no part; the row names them.
-2. **Ranges**, where a file has nothing else: from the smallest to the largest of two to five seeds
-   or cells (phase diagrams, fitting speed in pre-LN at γ 0.8, some of CAT's and of the watched
-   runs); sides differ where these do not overlap. **Intervals** of 95 % over pairs of phrases, over
+2. **Ranges**, where a file has nothing else: from the smallest to the largest of two to five seeds,
+   or of all cells of a phase diagram that are in a phase (fitting speed in pre-LN at γ 0.8, some of
+   CAT's and of the watched runs); sides differ where these do not overlap. **Intervals** of 95 % over pairs of phrases, over
    words, or of a coefficient of variation alike; undecided where one holds the value of no effect.
 3. **Several comparisons.** A claim about several tasks, models or depths must hold on each, and is
    undecided where they differ, as where several measures, splits or subsets do. A claim that itself
