@@ -433,7 +433,13 @@ def cap_readings() -> str:
 def _alone(one: Reading) -> str:
     """How the better of the first and the last token does."""
     near = "near, both" if one.which else "near, of either"
-    kept = {(): "", (ABOVE,): ", and below `mean`", (BELOW,): ", but above `mean`"}
+    kept = {
+        (): "",
+        (ABOVE,): ", and below `mean`",
+        (BELOW,): ", but above `mean`" if one.alone == (BELOW,) else ", and above `mean`",
+        (NEAR, BELOW): ", and not below `mean`",
+        (NEAR, ABOVE): ", and not above `mean`",
+    }
     text = {(): "any", (BELOW,): "below, both"}.get(one.alone, near)
     return text + kept.get(one.kept, ", not apart from `mean`")
 

@@ -199,6 +199,16 @@ def test_a_model_of_ones_own_has_the_librarys_numbers(own: Path, tmp_path: Path)
         np.testing.assert_allclose([*pooled.values()], of_library, rtol=0, atol=1e-5)
 
 
+def test_texts_and_names_do_not_end_the_script(own: Path, tmp_path: Path) -> None:
+    text, out = "</script><b> <!-- cat", tmp_path / "x.html"
+    ic_explore.run(ExploreCommand(model=ExploredModel(model=str(own)), text=(text,), out=out))
+    html = out.read_text(encoding="utf-8")
+    (script,) = re.findall(r"<script>\n(const EXPORTED = .*?)</script>", html, re.DOTALL)
+    known = json.loads(script.removeprefix("const EXPORTED = ").strip().removesuffix(";"))
+    assert known["first"] == text
+    assert "<" not in script
+
+
 def test_a_page_that_cannot_be_is_refused(
     own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,6 +221,7 @@ def test_a_page_that_cannot_be_is_refused(
 
     assert "template='is'" in refusal(template="is")
     assert "text=['']" in refusal(text=("",))
+    assert "tokens in its template, and" in refusal(text=("a cat", "cat " * 400))
     (tmp_path / "y.html").write_text("mine", encoding="utf-8")
     assert "is there already" in refusal(out=tmp_path / "y.html")
     llama = tmp_path / "llama"

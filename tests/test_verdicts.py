@@ -861,3 +861,21 @@ def test_cats_own_table_of_glue_is_summed_up() -> None:
         counted = [sum(value > 0 for value in apart), sum(value < 0 for value in apart)]
         assert told == [name, *map(str, counted), f"{mean(apart):+.2f}", f"{mean(others):+.2f}"]
     assert [row[1:3] for row in glue()[1]] == [["3", "6"], ["3", "6"], ["1", "8"]]
+
+
+def test_counts_and_sentences_of_the_page_are_checked_as_well(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    text = (tables.FOLDER.parent / "verdicts.md").read_text(encoding="utf-8")
+    # Whether each row is right takes long, and the tests above ask for it.
+    monkeypatch.setattr(verdict_page, "check", lambda text: True)
+    monkeypatch.setattr(verdict_page, "__file__", str(tmp_path / "verdict_page.py"))
+    monkeypatch.setattr("sys.argv", ["docs.verdicts", "--check"])
+    changed = text.replace("| reproduced | not reproduced |", "| reproduced | refuted |", 1)
+    assert changed != text
+    for page, problem in ((text, ""), (changed, "COUNTS OR SENTENCES")):
+        (tmp_path / "verdicts.md").write_text(page, encoding="utf-8")
+        with pytest.raises(SystemExit) as end:
+            verdict_page.main()
+        assert bool(end.value.code) == bool(problem)
+        assert capsys.readouterr().out.startswith(problem)

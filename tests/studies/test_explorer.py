@@ -304,6 +304,9 @@ def test_a_state_is_what_the_page_sends() -> None:
             ExplorerState.from_json(wrong)
     with pytest.raises(OptionError, match="heads holds"):
         ExplorerState.from_json({"text": "a", "heads": [[1, 2, 3]]})
+    for name in ("units", "knocked_out"):
+        with pytest.raises(OptionError, match=f"{name}=5: expected a list"):
+            ExplorerState.from_json({"text": "a", name: 5})
 
 
 def test_the_widget_has_the_state_and_the_curve(mini: LensModel) -> None:
@@ -322,6 +325,43 @@ def test_the_widget_has_the_state_and_the_curve(mini: LensModel) -> None:
     assert explorer.state.layer == 3
     assert "mini-idm" in repr(explorer)
     assert explorer._about["examples"] == [[TEXT, "kitten"], ["a young dog is", ""]]
+    with pytest.raises(OptionError, match="expected an ExplorerState"):
+        explorer.state = {"text": TEXT}
+
+
+def test_the_curve_is_of_the_model_as_it_is_now(mini: LensModel) -> None:
+    explorer = ic.explore(mini, TEXT)
+    before = explorer.curve
+
+    def nothing(value: torch.Tensor, hook: Any) -> torch.Tensor:
+        return value * 0
+
+    with mini.hooks([("blocks.0.hook_mlp_out", nothing)]):
+        inside = explorer.curve
+    assert (inside["value"] - before["value"]).abs().max() > 1e-2
+    pd.testing.assert_frame_equal(explorer.curve, before)
+    mini.train()
+    try:
+        with pytest.raises(InterpComposeError, match="training mode"):
+            explorer.curve  # noqa: B018
+    finally:
+        mini.eval()
+
+
+@pytest.mark.parametrize("request_", [None, {}, {"state": "abc"}, {"state": [1]}, {"state": None}])
+def test_a_message_that_is_none_is_answered(mini: LensModel, request_: Any) -> None:
+    assert "expected a state by the name state" in respond(mini, request_)["refused"]
+    explorer, sent = ic.explore(mini, TEXT), []
+    explorer.send = sent.append
+    explorer._asked(explorer, request_, [])
+    assert "refused" in sent[0]
+
+
+def test_an_example_with_another_target_is_refused(translator: LensModel) -> None:
+    example = ic.Example("the shore", "sea", target="the")
+    with pytest.raises(OptionError, match="example 0 has the target 'the'"):
+        ic.explore(translator, [example])
+    assert ic.explore(translator, [example], target="the").state.target == "the"
 
 
 def test_it_says_what_is_missing(mini: LensModel, monkeypatch: pytest.MonkeyPatch) -> None:

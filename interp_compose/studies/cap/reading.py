@@ -25,6 +25,10 @@ MARGINS: Final = {"accuracy": 0.05, "target_logprob": 0.1}
 
 WORD, EDGES, NONE = "word", "edges", "none"
 LAST, FIRST, EITHER = "the last token", "the first token", "either end"
+SPANS: Final = {"straddling": "spans one token off", "shuffled": "spans elsewhere"}
+OVERWRITTEN: Final = {"deleting": "overwriting", "losing positions": "overwriting positions"}
+"""Words of a meaning, and those for broadcasting, which puts a vector into all places of a unit and
+loses none."""
 Row = Mapping[str, Any]
 
 
@@ -65,11 +69,18 @@ READINGS: Final = (
         *(_NEAR, _BELOW, _BELOW),
         "pooling keeps what deleting loses, and over the {unit}'s own tokens alone",
         WORD,
+        kept=(ABOVE,),
     ),
     Reading(
         *(_NEAR, _BELOW, _NOT_BELOW),
         "pooling keeps what deleting loses, but over other spans as well: the {unit}'s edges are "
         "not what matters",
+        kept=(ABOVE,),
+    ),
+    Reading(
+        *(_NEAR, _BELOW, _ANY),
+        "deleting costs something, and pooling is not set apart from it",
+        kept=(NEAR, BELOW),
     ),
     Reading(
         *(_NEAR, _NEAR, _NOT_BELOW),
@@ -89,10 +100,16 @@ READINGS: Final = (
     Reading(
         *(_BELOW, _NEAR, (BELOW, NEAR)),
         "{which} alone holds the {unit}, and pooling it with the others destroys that",
+        kept=_BELOW,
+    ),
+    Reading(
+        *(_BELOW, _NEAR, (BELOW, NEAR)),
+        "{which} alone holds the {unit}, and pooling costs something, but is not set apart from it",
+        kept=(NEAR, ABOVE),
     ),
     Reading(
         *(_BELOW, _BELOW, _BELOW),
-        "pooling costs accuracy, but less than over spans that cross the {unit}'s edges",
+        "pooling costs something, but less than over spans that cross the {unit}'s edges",
         EDGES,
     ),
     Reading(
@@ -107,7 +124,7 @@ READINGS: Final = (
     ),
     Reading(
         *(_BELOW, _BELOW, (NEAR,)),
-        "losing positions costs accuracy, in whatever way they are lost",
+        "losing positions costs something, in whatever way they are lost",
         kept=(NEAR,),
     ),
 )
@@ -125,9 +142,13 @@ def relation(row: Row, margin: float) -> str:
 
 
 def examples_needed(row: Row, margin: float) -> int:
-    """So many examples bring the wider side of an interval to the margin: it shrinks with √n."""
-    wider: float = max(row["difference"] - row["ci_low"], row["ci_high"] - row["difference"])
-    return ceil(float(row["n"]) * (wider / margin) ** 2)
+    """So many examples decide an open difference if it stays as it is: the interval, whose sides
+    shrink with √n, then ends at 0, or at the margin where that takes fewer. More than there are,
+    since Holm's correction may leave open what its interval alone would decide."""
+    difference: float = row["difference"]
+    wider: float = max(difference - row["ci_low"], row["ci_high"] - difference)
+    side = max(abs(difference), margin - abs(difference))
+    return max(ceil(float(row["n"]) * (wider / side) ** 2), int(row["n"]) + 1)
 
 
 _Layer = tuple[int, Reading | None, dict[str, Row]]
@@ -140,41 +161,57 @@ def answers(curve: CapCurve) -> list[str]:
     if value == "target_logprob" and len(curve.clean) == 1:
         return []
     spans = next((name for name in ("straddling", "shuffled") if name in names), None)
-    sentences = [_cost(curve, names[0], spans)]
+    cost, costs = _cost(curve, names[0], spans)
+    can_fall = float((curve.clean["correct"] & curve.clean["affected"]).mean())
+    if value == "accuracy" and can_fall <= 2 * MARGINS[value]:
+        few = (
+            f"Pooling can cost at most {amount(can_fall, value)}, since "
+            f"{_number(can_fall, value)} % of the examples are right and have a unit of several "
+            f"tokens: a cost within {amount(MARGINS[value], value)} is not called none here."
+        )
+        return [cost, few] if costs else [few]
     if "mean" in names and spans and {"last", "first"} <= {*names}:
-        sentences.append(_reading(curve, spans))
-    return sentences
+        return [cost, _reading(curve, spans)]
+    return [cost]
 
 
-def _cost(curve: CapCurve, pooling: str, spans: str | None) -> str:
-    """What pooling costs at the layer that keeps least, and other spans there."""
+def _cost(curve: CapCurve, pooling: str, spans: str | None) -> tuple[str, bool]:
+    """What pooling costs at the layer that keeps least, and other spans there; whether it costs
+    anything at some layer."""
     value, units = curve._value, plural(curve)
-    rows = curve.differences(pooling, value=value)
-    (least,) = rows.nsmallest(1, "difference").to_dict("records")
-    worst = {str(name): cell for name, cell in least.items()}
-    change = between(worst["ci_low"], worst["ci_high"], value)
-    state = relation(worst, MARGINS[value])
-    if state != BELOW:
+    margin, frame = MARGINS[value], curve.differences(pooling, value=value)
+    rows: list[Row] = [
+        {str(name): cell for name, cell in row.items()} for row in frame.to_dict("records")
+    ]
+    least = min(rows, key=lambda row: float(row["difference"]))
+    costly = [row for row in rows if relation(row, margin) == BELOW]
+    if not costly:
+        none = all(row["ci_low"] >= -margin for row in rows)
         start = (
-            f"No cost of pooling {units} by {pooling} is established"
-            if state == OPEN
-            else f"Pooling {units} by {pooling} costs no more than {amount(MARGINS[value], value)}"
+            f"Pooling {units} by {pooling} costs no more than {amount(margin, value)}"
+            if none
+            else f"No cost of pooling {units} by {pooling} is established"
         )
-        return (
-            f"{start}: at layer {worst['layer']}, where least is left, {change} than clean is kept "
-            "(95 %)."
-        )
+        lowest = min(rows, key=lambda row: float(row["ci_low"]))
+        where = "where least is left"
+        if not none and least["ci_low"] >= -margin:  # what is open is another layer
+            least, where = lowest, "where the interval reaches lowest"
+        change = between(least["ci_low"], least["ci_high"], value)
+        kept = f"at layer {least['layer']}, {where}, {change} than clean is kept (95 %)"
+        return f"{start}: {kept}.", False
+    worst = min(costly, key=lambda row: float(row["difference"]))
+    most = "most" if worst is least else "most, where a cost is established,"
     text = (
-        f"Pooling {units} by {pooling} costs most at layer {worst['layer']}: "
+        f"Pooling {units} by {pooling} costs {most} at layer {worst['layer']}: "
         f"{amount(-worst['difference'], value)} "
         f"[{_number(-worst['ci_high'], value)}, {_number(-worst['ci_low'], value)}]"
     )
     if spans is None or pooling != "mean":
-        return f"{text}."
+        return f"{text}.", True
     other = curve.differences(spans, "mean", value=value)
     row = other[other["layer"] == worst["layer"]].iloc[0]
-    named = {"straddling": "spans one token off", "shuffled": "spans elsewhere"}[spans]
-    return f"{text}; {named} keep {between(row['ci_low'], row['ci_high'], value)} (95 %)."
+    kept = between(row["ci_low"], row["ci_high"], value)
+    return f"{text}; {SPANS[spans]} keep {kept} (95 %).", True
 
 
 def _reading(curve: CapCurve, spans: str) -> str:
@@ -184,19 +221,36 @@ def _reading(curve: CapCurve, spans: str) -> str:
     shown: dict[str, list[int]] = {}
     for layer, found, _ in layers:
         shown.setdefault(found.shows if found else OPEN, []).append(layer)
+    other = "spans across its edges" if spans == "straddling" else SPANS[spans]
     if WORD in shown:
+        at_them = [rows["mean"] for layer, _, rows in layers if layer in shown[WORD]]
+        near = all(relation(row, margin) == NEAR for row in at_them)
+        gains = all(relation(row, margin) == ABOVE for row in at_them)
+        mean = (
+            f"stays within {amount(margin, curve._value)} of clean"
+            if near
+            else f"keeps more than clean{'' if gains else ', or stays near it'}"
+        )
         return (
-            f"One vector per {unit} suffices at {_places(shown[WORD])}: mean stays within "
-            f"{amount(margin, curve._value)} of clean, while its first or last token alone and "
-            f"spans across its edges keep less."
+            f"One vector per {unit} suffices at {_places(shown[WORD])}: mean {mean}, while its "
+            f"first or last token alone and {other} keep less."
         )
     if EDGES in shown:
-        return (
-            f"At {_places(shown[EDGES])} a {unit}'s edges matter, and it is not yet one vector: "
-            "mean costs something, and less than spans across the edges."
+        edges = (
+            f"a {unit}'s edges matter, and it is not yet one vector"
+            if spans == "straddling"
+            else f"a {unit} is not yet one vector"
         )
+        least = min(rows["mean"]["ci_low"] for layer, _, rows in layers if layer in shown[EDGES])
+        small = f", though no more than {amount(margin, curve._value)}," if least >= -margin else ""
+        than = "spans across the edges" if spans == "straddling" else SPANS[spans]
+        return (
+            f"At {_places(shown[EDGES])} {edges}: mean costs something{small or ','} and less than "
+            f"{than}."
+        )
+    meaning = _commonest(layers, unit, curve.config.get("mode", "collapse"))
     if OPEN not in shown:
-        return f"No evidence of one vector per {unit}: {_commonest(layers, unit)}."
+        return f"No evidence of one vector per {unit}: {meaning}."
     needed = max(
         examples_needed(row, margin)
         for _, found, rows in layers
@@ -205,25 +259,30 @@ def _reading(curve: CapCurve, spans: str) -> str:
         if relation(row, margin) == OPEN
     )
     start = (
-        f"No evidence of one vector per {unit}: {_commonest(layers, unit)}"
+        f"No evidence of one vector per {unit}: {meaning}"
         if NONE in shown
         else f"Nothing can be said of one vector per {unit}"
     )
     return (
         f"{start}; open at {_places(shown[OPEN])}, where an interval reaches beyond "
-        f"{amount(margin, curve._value)}: about "
-        f"{counted(round(needed, -2) or 100, 'examples')} would narrow it to that."
+        f"{amount(margin, curve._value)} or a difference is in doubt: about "
+        f"{counted(100 * ceil(needed / 100), 'examples')} would decide it, were it as measured."
     )
 
 
-def _commonest(layers: Sequence[_Layer], unit: str) -> str:
-    """What most layers show at which pooling costs something, or if there are none, most of all."""
+def _commonest(layers: Sequence[_Layer], unit: str, mode: str) -> str:
+    """What most layers show at which pooling costs something, or if there are none, most of all; ""
+    where all are open."""
     shown: dict[str, list[int]] = {}
     decided = [(layer, found) for layer, found, _ in layers if found]
     costly = [each for each in decided if each[1].mean == _BELOW]
     for layer, found in costly or decided:
         shown.setdefault(found.meaning, []).append(layer)
+    if not shown:
+        return ""
     meaning, places = max(shown.items(), key=lambda each: len(each[1]))
+    for word, instead in OVERWRITTEN.items() if mode == "broadcast" else ():
+        meaning = meaning.replace(word, instead)
     return f"at {_places(places)}, {meaning.replace('{unit}', unit)}"
 
 
@@ -248,7 +307,7 @@ def reading(rows: Mapping[str, Row], margin: float) -> Reading | None:
     """What these differences show, None where one that matters is open."""
     each = {name: relation(row, margin) for name, row in rows.items()}
     near = [name for name in ("last", "first") if each[name] in (NEAR, ABOVE)]
-    better = max(("last", "first"), key=lambda name: rows[name]["difference"])
+    better = max(near or ("last", "first"), key=lambda name: rows[name]["difference"])
     states = {
         "mean": each["mean"],
         "alone": NEAR if near else BELOW if each["last"] == each["first"] == BELOW else OPEN,

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pandas as pd
 import torch
 
-from interp_compose.errors import InterpComposeError, first_line
+from interp_compose.errors import InterpComposeError, OptionError, first_line
 from interp_compose.interventions.pooling import HOW
 from interp_compose.models.encoder_decoder import EncoderDecoderModel
 from interp_compose.models.layers import resolve_layers
@@ -110,11 +110,14 @@ def _prepared(model: LensModel, state: ExplorerState) -> NextTokens | TwoTexts:
     return NextTokens.of(model, state, text, second)
 
 
-def respond(model: LensModel, request: Mapping[str, Any]) -> dict[str, Any]:
+def respond(model: LensModel, request: Any) -> dict[str, Any]:
     """The message that answers the page's: ``values`` or ``curve``; or ``refused``, or ``failed``,
     with what to say, and with the words where the text can be read."""
-    given = dict(request.get("state") or {})
+    given: Mapping[str, Any] = {}
     try:
+        if not isinstance(request, Mapping) or not isinstance(request.get("state"), Mapping):
+            raise OptionError(f"the page sent {request!r}: expected a state by the name state")
+        given = request["state"]
         state = ExplorerState.from_json(given)
         if request.get("part") == "curve":
             frame = curve(model, state, [int(layer) for layer in request["layers"]])

@@ -85,7 +85,9 @@ def exported(
 
 def script(known: Mapping[str, Any]) -> str:
     """The model as a script, since a page that was opened from a folder may read no other files."""
-    return f"const EXPORTED = {json.dumps(known, separators=(',', ':'))};\n"
+    # Of "</script>" and "<!--" in a text or a vocabulary an HTML parser would see the first sign.
+    data = json.dumps(known, separators=(",", ":")).replace("<", "\\u003c")
+    return f"const EXPORTED = {data};\n"
 
 
 def page(title: str, model: str, *, above: str = "", below: str = "") -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from interp_compose._public import public
-from interp_compose.errors import MissingPackageError
+from interp_compose.errors import MissingPackageError, OptionError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.ready import check_tokenizer
 from interp_compose.studies.explore.answer import kind_of
@@ -43,7 +43,8 @@ def explore(
     Args:
         model: from :func:`load_model`, in evaluation mode.
         examples: a text, or several to pick from: texts, :class:`Example`, dictionaries or tuples
-            (prompt, answer). What the clean model answers is shown where no answer is given.
+            (prompt, answer); the first 200 are offered. What the clean model answers is shown where
+            no answer is given.
         second: an encoder's second text, or the one that phrases are transplanted from.
         target: how the target of an encoder–decoder begins.
 
@@ -54,6 +55,7 @@ def explore(
     Raises:
         MissingPackageError: anywidget is not installed.
         InputError: a model without a tokenizer, or an example that is none.
+        OptionError: an example whose target is another than ``target``.
     """
     try:
         from interp_compose.studies.explore.widget import Explorer
@@ -68,6 +70,11 @@ def explore(
             rows.append((one, ""))
         else:
             example = read_example(one, f"example {i}")
+            if example.target not in ("", target):
+                raise OptionError(
+                    f"example {i} has the target {example.target!r}, and the page has one for all, "
+                    f"{target!r}: pass target={example.target!r}, with examples that begin so"
+                )
             rows.append((example.prompt, example.answer))
     default, other = DEFAULTS[kind_of(model)]
     text, answer = rows[0] if rows else (default, "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, Final
 
 from interp_compose._public import public
 from interp_compose.checks import is_whole
@@ -13,6 +13,11 @@ from interp_compose.interventions.pooling import HOW
 
 Range = tuple[int, int]
 """Words ``[first, stop)`` of a text."""
+LISTS: Final = (
+    *("units", "second_units", "heads", "transplant"),
+    *("knocked_out", "second_knocked_out"),
+)
+"""What the page has as lists: of pairs, and of words."""
 
 
 @public
@@ -70,10 +75,11 @@ class ExplorerState:
             )
         values: dict[str, Any] = {}
         for name, value in given.items():
-            if name in ("units", "second_units", "heads", "transplant") and value is not None:
-                value = tuple(_pair(name, each) for each in value)
-            elif name in ("knocked_out", "second_knocked_out"):
-                value = tuple(value)
+            if name in LISTS and value is not None:
+                if not isinstance(value, Sequence):
+                    raise OptionError(f"{name}={value!r}: expected a list")
+                pairs = not name.endswith("knocked_out")
+                value = tuple(_pair(name, each) if pairs else each for each in value)
             values[name] = value
         return cls(**values)
 

@@ -11,6 +11,7 @@ import anywidget
 import pandas as pd
 import traitlets
 
+from interp_compose.errors import OptionError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.studies.explore.answer import about, curve, respond
 from interp_compose.studies.explore.state import ExplorerState
@@ -35,7 +36,6 @@ class Explorer(anywidget.AnyWidget):
     ) -> None:
         self.explored = model
         self._using = RLock()  # JupyterLab answers the page in another thread than cells
-        self._curves: dict[ExplorerState, pd.DataFrame] = {}
         shown = {**about(model), "examples": [list(example) for example in examples]}
         super().__init__(_about=shown, _state=state.as_json())
         self.on_msg(self._asked)
@@ -46,17 +46,20 @@ class Explorer(anywidget.AnyWidget):
         return ExplorerState.from_json(self._state)
 
     @state.setter
-    def state(self, state: ExplorerState) -> None:
+    def state(self, state: Any) -> None:
+        if not isinstance(state, ExplorerState):
+            raise OptionError(
+                f"state={state!r}: expected an ExplorerState, such as "
+                "dataclasses.replace(explorer.state, layer=1)"
+            )
         self._state = state.as_json()
 
     @property
     def curve(self) -> pd.DataFrame:
         """The curve of :attr:`state`: columns layer, pooling, value (log P of the answer in nats;
-        of an encoder, the cosine)."""
+        of an encoder, the cosine), of the model as it is now."""
         with self._using:
-            if self.state not in self._curves:
-                self._curves = {self.state: curve(self.explored, self.state)}
-            return self._curves[self.state].copy()
+            return curve(self.explored, self.state)
 
     def __repr__(self) -> str:
         return f"Explorer({self.explored.name!r}, text={self.state.text!r})"
@@ -64,4 +67,4 @@ class Explorer(anywidget.AnyWidget):
     def _asked(self, widget: Any, request: Any, buffers: Any) -> None:
         with self._using:
             reply = respond(self.explored, request)
-        self.send({"id": request.get("id"), **reply})
+        self.send({"id": request.get("id") if isinstance(request, dict) else None, **reply})
