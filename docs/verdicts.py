@@ -44,8 +44,9 @@ RULES: Final = """\
    fit their training data, take no part; the row names them.
 2. **Ranges**, where a file has nothing else: from the smallest to the largest of two to five seeds,
    or of all cells of a phase diagram that are in a phase (fitting speed in pre-LN at γ 0.8, some of
-   CAT's and of the watched runs); sides differ where these do not overlap. **Intervals** of 95 % over pairs of phrases, over
-   words, or of a coefficient of variation alike; undecided where one holds the value of no effect.
+   CAT's and of the watched runs); sides differ where these do not overlap. **Intervals** of 95 %
+   over pairs of phrases, over words, or of a coefficient of variation alike; undecided where one
+   holds the value of no effect.
 3. **Several comparisons.** A claim about several tasks, models or depths must hold on each, and is
    undecided where they differ, as where several measures, splits or subsets do. A claim that itself
    names several *parts*, or has to hold against several baselines, is not reproduced where one of
