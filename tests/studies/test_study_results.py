@@ -148,7 +148,7 @@ ENTRIES = {
     ),
     "task_phases": Entry(
         ic.complexity.TaskPhases.SCHEMA,
-        of_task_phases.frames,
+        of_task_phases.whole_frames,
         lambda t: ic.complexity.TaskPhases.from_runs(t, of_task_phases.CONFIG),
     ),
     "concept_graphs": Entry(

@@ -136,10 +136,15 @@ class StudyResult(Result):
         from interp_compose.plots.describe import scene_of
         from interp_compose.plots.static import small_png_bytes
 
+        # 1. The sentences that answer the study's question, uncut. 2. Tables. 3. The first figure.
         head, lines = self.head(), self.summary().splitlines()
         while lines and lines[0] in head:
             del lines[0]
-        parts = [aligned(lines)]
+        told = self.sentences()
+        sentences = [line for line in lines if line in told]
+        parts = [f"<p>{html.escape(sentence)}</p>" for sentence in sentences]
+        others = "\n".join(line for line in lines if line not in sentences)
+        parts.append(aligned(others.strip("\n").splitlines()))
         figure = next(iter(self.figures().values()), None)
         if figure is not None and figure.chart is not None:
             png = small_png_bytes(scene_of(figure.chart, None))
