@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from typing import Final
 
 import pandas as pd
@@ -10,6 +11,7 @@ import pandas as pd
 from docs import measured
 from docs.measured import Columns, Row, Table, cell, chosen, frame, pivot, table
 from docs.watch_results import OF_WEIGHTS
+from interp_compose.stats.seeds import holm, paired_difference
 
 TASKS: Final = ("mini-idm", "mini-sst")
 CLAIMS: Final = {
@@ -59,6 +61,25 @@ def controls(task: str) -> Table:
     """CARMA minus plain fine-tuning under CAP and two controls."""
     rows = frame(f"carma_controls_{task.replace('-', '_')}", "differences")
     return pivot(rows, BY_LAYER, ["pooling"], {"{pooling}": GAIN})
+
+
+def words_apart(task: str) -> Table:
+    """CARMA's gain with words pooled less that under each control, paired by seed; p by Holm over
+    controls and layers."""
+    gain = frame(f"carma_controls_{task.replace('-', '_')}", "gain")
+    by_seed = gain.pivot(index=["pooling", "layer"], columns="seed", values="gain")
+    places = [place for place in by_seed.index if place[0] != "mean"]
+    tests = [
+        paired_difference(*(by_seed.loc[(name, layer)].to_numpy() for name in ("mean", control)))
+        for control, layer in places
+    ]
+    corrected = holm([test.p for test in tests])
+    rows = [
+        {"layer": layer, "control": control, **asdict(test), "p_holm": p}
+        for (control, layer), test, p in zip(places, tests, corrected, strict=True)
+    ]
+    shown = "{difference:+.2f} [{ci_low:+.2f}, {ci_high:+.2f}], p {p_holm:p}"
+    return pivot(pd.DataFrame(rows), BY_LAYER, ["control"], {"words − {control}": shown})
 
 
 def watched(task: str) -> Table:

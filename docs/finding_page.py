@@ -61,6 +61,13 @@ def picture(finding: Claim) -> str:
     return f"finding_{finding.stated['figure']}.png"
 
 
+def drawn(finding: Claim) -> str:
+    """What a figure shows: the values of each side of each line; the file of the figure has it."""
+    return str(
+        [[*map(float, side.values)] for line in finding.lines() for side in line.sides.values()]
+    )
+
+
 def draw(finding: Claim) -> None:
     """Each value of each side of each line, and the side's mean."""
     rows = [(line, name) for line in finding.lines() for name in line.sides]
@@ -75,7 +82,7 @@ def draw(finding: Claim) -> None:
     axes.set_xlabel(finding.stated["axis"])
     axes.grid(axis="x", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(IMAGES / picture(finding), dpi=130)
+    figure.savefig(IMAGES / picture(finding), dpi=130, metadata={"Description": drawn(finding)})
     plt.close(figure)
 
 

@@ -117,6 +117,7 @@ def onsets() -> Table:
                 "runs": len(runs),
                 "both happen": (reasons.notna() & condenses.notna()).sum(),
                 "condenses first": (condenses < reasons).sum(),
+                "in any pair of runs, %": by_chance(condenses, reasons),
                 "same evaluation": (condenses == reasons).sum(),
                 "reasons first": (condenses > reasons).sum(),
                 "only reasons": (reasons.notna() & condenses.isna()).sum(),
@@ -124,6 +125,14 @@ def onsets() -> Table:
             }
         )
     return listed(rows)
+
+
+def by_chance(condenses: pd.Series[float], reasons: pd.Series[float]) -> str:
+    """Of all pairs of a run that condenses with one that reasons, both of those that do both: in
+    how many the first comes first, in per cent."""
+    both = condenses.notna() & reasons.notna()
+    first = condenses[both].to_numpy()[:, None] < reasons[both].to_numpy()[None]  # [run run]
+    return f"{100 * first.mean():.0f}"
 
 
 def post_ln() -> Table:

@@ -36,7 +36,7 @@ from docs import (
     watch_results,
 )
 from docs.measured import RESULTS, Cell, Table, frame, listed, markdown, table
-from interp_compose.cli import COMMANDS, ON_RESULTS, _parsed, main as interp_compose
+from interp_compose.cli import COMMANDS, NOT_MEASURING, _parsed, main as interp_compose
 from interp_compose.papers.complexity.studies.anchors.grid import run_of
 from interp_compose.papers.complexity.studies.anchors.run import PhaseRun
 from interp_compose.studies.cap.reading import ABOVE, BELOW, NEAR, READINGS, Reading
@@ -407,10 +407,18 @@ TABLES: dict[str, Callable[[], Table]] = {
     "carma_gains": carma_results.gains,
     "carma_labels": carma_results.labels,
     "carma_controls": partial(carma_results.controls, "mini-idm"),
+    "carma_words_apart": partial(carma_results.words_apart, "mini-idm"),
     "carma_watched": partial(carma_results.watched, "mini-idm"),
 }
 """Files of one table, without their ending."""
 NEAR_CLEAN: Final = (NEAR, ABOVE)
+SPANS: Final = {
+    (): "any",
+    **{(state,): state for state in (BELOW, NEAR, ABOVE)},
+    (NEAR, ABOVE): "not below",
+    (BELOW, NEAR): "not above",
+}
+"""How spans do against ``mean``, by the states that a reading allows."""
 
 
 def cap_readings() -> str:
@@ -419,9 +427,7 @@ def cap_readings() -> str:
         [
             "near" if one.mean == NEAR_CLEAN else "below",
             _alone(one),
-            {0: "any", 1: f"{' or '.join(one.spans)}", 2: "not below"}[len(one.spans)]
-            if one.spans != (BELOW, NEAR)
-            else "not above",
+            SPANS[one.spans],
             one.meaning.replace("{unit}", "word").replace("{which}", "that token"),
         ]
         for one in READINGS
@@ -447,7 +453,7 @@ def _alone(one: Reading) -> str:
 FILES: dict[str, Callable[[], str]] = {
     "cap_readings.md": cap_readings,
     **{f"{name}.md": partial(alone, rows) for name, rows in TABLES.items()},
-    **{f"{name}_help.txt": partial(help_of, name) for name in (*COMMANDS, *ON_RESULTS)},
+    **{f"{name}_help.txt": partial(help_of, name) for name in (*COMMANDS, *NOT_MEASURING)},
     **of_codes(),
     "shipped_tasks.md": shipped_tasks,
     "authors_cap.md": partial(compared_with_authors, "cap", authors_results.cap),

@@ -49,7 +49,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
 }
 """Each command's folder, and the class of its options in ``options.py`` there; ``run`` in
 ``measure.py`` carries it out."""
-ON_RESULTS: Final[Mapping[str, tuple[str, str]]] = {
+NOT_MEASURING: Final[Mapping[str, tuple[str, str]]] = {
     "explore": ("studies.explore", "ExploreCommand"),
     "plot": ("studies.saved", "PlotCommand"),
     "compare": ("studies.saved", "CompareCommand"),
@@ -170,7 +170,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _parsed(argv: Sequence[str]) -> Any:
     """The command; with --paper, all other options have the paper's defaults."""
     name = argv[0]
-    known = {**COMMANDS, **ON_RESULTS}
+    known = {**COMMANDS, **NOT_MEASURING}
     if name not in known:
         if not name.startswith("-"):
             from interp_compose.errors import did_you_mean
@@ -246,14 +246,14 @@ def _as_options(stated: Mapping[str, Any]) -> list[str]:
 
 def options_of(name: str) -> Any:
     """The class of a command's options."""
-    folder, options = {**COMMANDS, **ON_RESULTS}[name]
+    folder, options = {**COMMANDS, **NOT_MEASURING}[name]
     return pkgutil.resolve_name(f"interp_compose.{folder}.options:{options}")
 
 
 def _name_of(command: Any) -> str:
     """The command that was given, whose class has its folder's options."""
     kind = type(command)
-    every = {**COMMANDS, **ON_RESULTS}.items()
+    every = {**COMMANDS, **NOT_MEASURING}.items()
     place = kind.__module__.removeprefix("interp_compose."), kind.__name__
     return next(name for name, (folder, cls) in every if (f"{folder}.options", cls) == place)
 
@@ -267,7 +267,9 @@ def _wrap_help(command: type) -> None:
         if isinstance(kind, type) and is_dataclass(kind):
             help_texts = descriptions(kind)
             for each in fields(kind):
-                each.metadata = MappingProxyType({"help": help_texts.get(each.name) or None})
+                each.metadata = MappingProxyType(
+                    {**each.metadata, "help": help_texts.get(each.name) or None}
+                )
 
 
 def _lists(argv: Sequence[str]) -> list[str]:
@@ -331,7 +333,7 @@ def _interrupted(command: Any) -> str:
     """What is said of a command that was stopped: whether it resumes."""
     from interp_compose.runs.folder import RESUMABLE
 
-    if _name_of(command) in ON_RESULTS:
+    if _name_of(command) in NOT_MEASURING:
         return "Interrupted."
     folder = command.output.out
     if any(next(folder.rglob(kind), None) for kind in RESUMABLE):
@@ -342,8 +344,8 @@ def _interrupted(command: Any) -> str:
 def _run(command: Any) -> int:
     """Carry out a command; the exit status of its result."""
     name = _name_of(command)
-    if name in ON_RESULTS:
-        text = pkgutil.resolve_name(f"interp_compose.{ON_RESULTS[name][0]}.{name}:run")(command)
+    if name in NOT_MEASURING:
+        text = pkgutil.resolve_name(f"interp_compose.{NOT_MEASURING[name][0]}.{name}:run")(command)
         with _while_read():
             print(text)
         return 0

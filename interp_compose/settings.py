@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, Final, get_type_hints
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -23,6 +23,20 @@ def read_toml(path: Path) -> dict[str, Any]:
         ValueError: it is no TOML.
     """
     return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+LATER: Final = {"later": True}
+"""Metadata of a field that a later release added to the settings of runs."""
+
+
+def identity_of(settings: Any) -> dict[str, Any]:
+    """What a run is named by: its settings, but for those of :data:`LATER` that have their default,
+    so that runs of earlier releases are found."""
+    values = asdict(settings)
+    for each in fields(settings):
+        if each.metadata.get("later") and values[each.name] == each.default:
+            del values[each.name]
+    return values
 
 
 def settings_of(kind: Any, values: Mapping[str, Any]) -> dict[str, Any]:

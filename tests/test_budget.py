@@ -35,7 +35,7 @@ def measured() -> dict[str, dict[str, int]]:
     papers = interp_compose.PAPERS
     names = {paper: len(getattr(interp_compose, paper).__all__) for paper in papers}
     names["library"] = len(interp_compose.__all__) - len(papers)
-    commands = (*cli.COMMANDS, *cli.ON_RESULTS)
+    commands = (*cli.COMMANDS, *cli.NOT_MEASURING)
     options = {name: len(_options(name)) for name in commands}
     return {"lines": dict(lines), "files": dict(files), "names": names, "options": options}
 

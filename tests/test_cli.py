@@ -66,7 +66,7 @@ def test_what_is_misspelt_is_asked_back(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_help_lists_commands_by_group(capsys: pytest.CaptureFixture[str]) -> None:
     every = [name for names in cli.GROUPS.values() for name in names]
-    assert every == [*cli.COMMANDS, *cli.ON_RESULTS]
+    assert every == [*cli.COMMANDS, *cli.NOT_MEASURING]
     with pytest.raises(SystemExit):
         cli.main(["--help"])
     text = capsys.readouterr().out

@@ -17,8 +17,10 @@ from typing import Any
 from unittest.mock import Mock
 from urllib.parse import urlsplit
 
+import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import ttest_1samp
 
 import interp_compose
 from benchmarks import outcomes, speed
@@ -30,6 +32,7 @@ from docs import (
     explore_page,
     hooked,
     measured,
+    phase_results,
     reference_pages,
     tables,
 )
@@ -377,6 +380,32 @@ def test_runs_behind_verdicts_are_in_one_folder() -> None:
         text = page.read_text(encoding="utf-8")
         mentions = text.count("benchmarks.outcomes carma_controls"), text.count(f"`{controls}`")
         assert mentions == (1, 1), page
+
+
+def test_words_are_set_against_controls_by_seed() -> None:
+    """At layer 0, by hand; of eight p the fourth smallest counts five times."""
+    gain = {
+        (row["pooling"], row["layer"], row["seed"]): row["gain"]
+        for row in measured.read("carma_controls_mini_idm")["gain"]
+    }
+    seeds = sorted({seed for *_, seed in gain})
+    apart = [gain["mean", 0, seed] - gain["last", 0, seed] for seed in seeds]
+    heads, rows = carma_results.words_apart("mini-idm")
+    cell = rows[0][heads.index("words − last")]
+    assert cell.startswith(f"+{np.mean(apart):.2f} [")
+    p_values = [
+        ttest_1samp([gain["mean", at, s] - gain[control, at, s] for s in seeds], 0).pvalue
+        for control in ("last", "shuffled")
+        for at in range(4)
+    ]
+    assert f"p {5 * sorted(p_values)[3]:.3f}" in rows[0][heads.index("words − shuffled")]
+
+
+def test_an_order_by_chance_counts_all_pairs_of_runs() -> None:
+    condenses, reasons = pd.Series([100, 300, 200, None]), pd.Series([200, 300, None, 100])
+    both = [(100, 200), (300, 300)]
+    pairs = [first < second for first, _ in both for _, second in both]
+    assert phase_results.by_chance(condenses, reasons) == f"{100 * sum(pairs) / 4:.0f}"
 
 
 def test_commands_of_benchmarks_on_the_pages_are_there() -> None:

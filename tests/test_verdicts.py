@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from scipy.stats import (
     f as f_distribution,
     t as student,
@@ -104,8 +105,12 @@ def test_a_sentence_to_rely_on_is_bound_to_its_verdict(monkeypatch: Any) -> None
     ("title", "file", "change"),
     [
         ("Masks after the softmax leak", "leaks_agreement", {"mode": "zero", "largest": 0.0}),
-        ("Post-LN decoders do not extend", "unseen_sum", {"seen": False, "ood": 0.9}),
-        ("CARMA lets the last token", "carma_controls_mini_idm", {"pooling": "last", "gain": 0.0}),
+        ("Post-LN decoders answer", "unseen_sum", {"seen": False, "ood": 0.9}),
+        (
+            "With CARMA, the last tokens",
+            "carma_controls_mini_idm",
+            {"pooling": "last", "gain": 0.0},
+        ),
         ("CAT's guided loss", "toy_codes", {"setting": "eq. 4", "r_precision": 0.9}),
     ],
 )
@@ -113,7 +118,9 @@ def test_a_finding_is_bound_to_its_file(
     title: str, file: str, change: dict[str, Any], monkeypatch: Any
 ) -> None:
     (finding,) = (o for o in finding_page.FINDINGS if o.stated["title"].startswith(title))
-    assert (finding_page.IMAGES / finding_page.picture(finding)).exists()
+    with Image.open(finding_page.IMAGES / finding_page.picture(finding)) as picture:
+        drawn = picture.info["Description"]
+    assert drawn == finding_page.drawn(finding), "run: python -m docs.finding_page"
     assert all(finding.stated[key] for key in ("words", "limits", "axis"))
     assert f"## {title}" in finding_page.section(finding)
     read, (where, value) = measured.read, change.items()

@@ -171,7 +171,7 @@ def test_few_examples_leave_it_open_and_say_how_many_would_do() -> None:
             "No cost of pooling words by mean is established: at layer 0, where least is left"
         )
     )
-    assert few[1].startswith("Nothing can be said of one vector per word; open at layer 0")
+    assert few[1].startswith("Nothing can be said about one vector per word; open at layer 0")
     assert "examples would decide it" in few[1]
 
 

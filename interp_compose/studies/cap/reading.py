@@ -261,7 +261,7 @@ def _reading(curve: CapCurve, spans: str) -> str:
     start = (
         f"No evidence of one vector per {unit}: {meaning}"
         if NONE in shown
-        else f"Nothing can be said of one vector per {unit}"
+        else f"Nothing can be said about one vector per {unit}"
     )
     return (
         f"{start}; open at {_places(shown[OPEN])}, where an interval reaches beyond "

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
-from interp_compose.settings import Settings
+from interp_compose.settings import LATER, Settings
 
 Nuance = Literal["difference", "as-printed"]
 
@@ -21,7 +21,7 @@ class LossWeights(Settings):
     """Weight of whether the second part follows (its second task)."""
     guided: float = 1.0
     """Weight of the attention to wrong sememes (CAT, eq. 4, first term)."""
-    guided_positive: float = 0.0
+    guided_positive: float = field(default=0.0, metadata=LATER)
     """Weight of a term for right sememes that eq. 4 lacks, which is smallest without any code: the
     cross-entropy of a word's sememes and the softmax of its cosines with codes. Not the paper's; 0
     leaves it out."""

@@ -14,6 +14,7 @@ from interp_compose.papers.complexity.grid.decoder_run import DecoderRun
 from interp_compose.papers.complexity.grid.settings import AXES, KEY
 from interp_compose.papers.complexity.grid.together import plan_of
 from interp_compose.papers.shared.grid.sequence_run import PreparedRun, train_alone, train_together
+from interp_compose.settings import identity_of
 from interp_compose.studies.core.grid import (
     Grid,
     GridResult,
@@ -90,7 +91,7 @@ def decoder_grid(
     for run in runs:
         if run.seed == runs[0].seed:
             check(run)
-    shape = {name: value for name, value in runs[0].identity.items() if name not in KEY}
+    shape = {name: value for name, value in identity_of(runs[0]).items() if name not in KEY}
     axes = {
         axis: sorted({getattr(run, name) for run in runs} - {None}) for axis, name in AXES.items()
     }

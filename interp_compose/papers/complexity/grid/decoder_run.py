@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -38,12 +37,6 @@ class DecoderRun:
     the same."""
     seed: int = 0
     """Of initialisation and order."""
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """What names the run's folder: a field that a later release added is in it where it says
-        something, so that runs which were done before are found."""
-        return asdict(self)
 
     def shape(self, *, d_vocab: int, n_ctx: int) -> DecoderConfig:
         """The model's shape."""

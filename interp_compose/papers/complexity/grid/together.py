@@ -12,6 +12,7 @@ from interp_compose.papers.shared.models.decoder import DecoderConfig, SmallDeco
 from interp_compose.papers.shared.training.parallel import ONE_MODEL_ONLY
 from interp_compose.papers.works import WORKS
 from interp_compose.runs.folder import SweepPlan
+from interp_compose.settings import identity_of
 from interp_compose.studies.core.options import Execution
 
 NUMBER: Final = 4
@@ -57,7 +58,7 @@ def plan_of(
     """Runs one by one (``train`` of the work's module); with a GPU, and ``where`` "here", as
     many at a time as its memory holds of those that follow each other and see the same batches
     (``train_many``)."""
-    configs, module = [run.identity for run in runs], WORKS[work]
+    configs, module = [identity_of(run) for run in runs], WORKS[work]
     alike = len({(run.init_rate, run.weight_decay) for run in runs})
     of_one = any(configs[0].get(name, value) != value for name, value in OF_ONE.items())
     if execution.where == "here" and alike > 1 and not of_one and torch.cuda.is_available():

@@ -21,6 +21,7 @@ from interp_compose.papers.shared.text.vocabulary import BOS
 from interp_compose.papers.shared.training.sequence_objective import ContinuedBatch, TargetSequence
 from interp_compose.papers.shared.training.side_by_side import SideBySide, SideBySideTrainer
 from interp_compose.papers.works import WORKS
+from interp_compose.settings import identity_of
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.loop import Trainer, run_training
 from tests.papers.complexity.studies.test_task_phases import DECAYS, RATES, TINY
@@ -114,7 +115,7 @@ def as_if_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     def plan(work: str, runs: Any, execution: Any, bytes_of_each: Any) -> Any:
         assert bytes_of_each() > 1000
         number = together.fit(bytes_of_each(), 3, 2**40)
-        configs = [run.identity for run in runs]
+        configs = [identity_of(run) for run in runs]
         return together.SweepPlan(work, configs, number, f"{WORKS[work]}:train_many")
 
     monkeypatch.setattr(decoder_grid, "plan_of", plan)

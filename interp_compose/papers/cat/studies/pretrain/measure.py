@@ -51,6 +51,7 @@ from interp_compose.papers.shared.models.shape import DecoderShape
 from interp_compose.papers.works import WORKS
 from interp_compose.runs.folder import SweepPlan
 from interp_compose.runs.sweep import check_options
+from interp_compose.settings import identity_of
 from interp_compose.studies.core.grid import Grid, seeds_of
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.options import GridOptions
@@ -194,7 +195,7 @@ def _grid(
     ]
     _check_models(models, runs, text["vocab_size"], options.sememes, start)
     data_options = DataOptions(**text)
-    settings = {"study": WORK, **stated(training), **text, **given}
+    settings = {"study": WORK, **identity_of(training), **text, **given}
     check(settings)
     # 2. The data.
     digest, report = prepared(
@@ -212,7 +213,7 @@ def _grid(
 
     return Grid(
         result=Pretrained,
-        plan=SweepPlan(WORK, [stated(replace(run, data=digest)) for run in runs], None, TRAIN),
+        plan=SweepPlan(WORK, [identity_of(replace(run, data=digest)) for run in runs], None, TRAIN),
         place=PLACE,
         config={
             **settings,
@@ -273,15 +274,6 @@ def _check_models(
                 f"models name {other!r} and {run.model!r}, which are the same model with these "
                 "options; leave one of them out"
             )
-
-
-def stated(settings: EncoderTraining) -> dict[str, Any]:
-    """Without the term for right sememes where it has no weight, so that runs and results of before
-    there was one are found."""
-    config = asdict(settings)
-    if not settings.guided_positive:
-        del config["guided_positive"]
-    return config
 
 
 @public

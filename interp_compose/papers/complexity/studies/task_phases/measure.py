@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,6 +58,7 @@ from interp_compose.papers.shared.training.sequence_objective import (
 )
 from interp_compose.runs.checksums import digest_of
 from interp_compose.runs.files import read_json
+from interp_compose.settings import LATER
 from interp_compose.studies.core.grid import RESULT, Grid, gathered, numbers
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.options import GridOptions
@@ -239,17 +240,10 @@ class TaskRun(DecoderRun, TaskTraining):
 
     start: str = ""
     """Digest of the model that is fine-tuned, kept beside the runs; empty: from scratch."""
-    kept_lines: int = 0
+    kept_lines: int = field(default=0, metadata=LATER)
     """In a subset of the training split, how many lines come first since each holds a token that no
     other line does; 0 where there are none, of all data, and in subsets of earlier releases, which
     were drawn without regard to them."""
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        config = asdict(self)
-        if not self.kept_lines:
-            del config["kept_lines"]
-        return config
 
     def model_config(self, data: SequenceData) -> DecoderConfig:
         """The model's shape; its context holds the longest source, the separator and target."""

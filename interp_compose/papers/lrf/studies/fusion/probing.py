@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import numpy as np
+import pandas as pd
 import torch
 from jaxtyping import Bool, Float, Int
 
@@ -171,13 +171,12 @@ def cross_rows(
     grammar gives no roles.
     """
     roles = train_tokens.roles
-    words_of: dict[str, set[int]] = defaultdict(set)
-    for kind, word, role in zip(train_tokens.kinds, train_tokens.words, roles, strict=True):
-        if role:
-            words_of[str(kind)].add(int(word))
-    if not words_of:
+    with_role = roles != ""
+    if not with_role.any():
         return []
-    kind = max(sorted(words_of), key=lambda name: len(words_of[name]))
+    words = pd.Series(train_tokens.words[with_role])
+    # Of kinds with as many words, the first by name.
+    kind = str(words.groupby(train_tokens.kinds[with_role]).nunique().idxmax())
     sides, every = [], np.unique(np.concatenate([roles, test_tokens.roles]))
     for vectors, tokens in ((train, train_tokens), (test, test_tokens)):
         own = (tokens.roles != "") & (tokens.kinds == kind)
