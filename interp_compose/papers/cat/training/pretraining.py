@@ -43,7 +43,7 @@ TERMS: Final = {
 TEMPERATURE: Final = 0.1
 """τ of the softmax over cosines, which lie from −1 to 1; the one of many contrastive losses of
 cosines (Chen et al. 2020, SimCLR, Table 5). Chosen after a look at one seed of the toy of
-``benchmarks/toy_codes.py``, at which 0.03 and a linear term were tried as well."""
+``benchmarks/toy_codes.py``, at which 1 and 0.03 and a linear term were tried as well."""
 
 
 @public
