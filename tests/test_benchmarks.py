@@ -556,7 +556,8 @@ def test_what_comes_first_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = [{"reasons": reasons, "condenses": condenses} for reasons, condenses in pairs]
     monkeypatch.setattr(measured, "read", lambda name: {"onsets": runs})
     _, rows = phase_results.onsets()
-    assert rows[0][1:] == ["7", "4", "2", "1", "1", "1", "1"]
+    # Of 4 × 4 pairs, those that condense at 1, 1, 2 and 3 come before 3, 3 and 2 of the others.
+    assert rows[0][1:] == ["7", "4", "2", f"{100 * (3 + 3 + 2 + 0) / 16:.0f}", "1", "1", "1", "1"]
 
 
 @pytest.mark.parametrize("setting", ["pre", "pre_unclipped", "post"])
