@@ -27,7 +27,9 @@ What decides, one of:
 - ``count``: all values of a ``side`` are at ``least`` a bound or ``below`` it; or ``more`` than a
   share of them are.
 
-All lines must agree; of lines of different ``part``, each part must hold.
+All lines must agree; of lines of different ``part``, each part must hold. Lines that are
+``second``, as those of a toy where a language model was measured, are shown with the verdict that
+they alone would give, and decide nothing.
 
 What fits none of it is a function of ``special.py``: ``only``, whether there is such a line;
 ``names``, what else its text shows, and as ``verdict`` its verdict; ``verdict``, the claim's. What
@@ -40,12 +42,13 @@ would have found; else why that cannot be said (``no_power``), or what a functio
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from itertools import chain, islice, pairwise, product
+from itertools import chain, compress, islice, pairwise, product
+from operator import not_
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from docs.claims.runs import RUNS
 from docs.verdicts import (
@@ -77,6 +80,7 @@ from interp_compose.settings import read_toml
 FOLDER: Final = Path(__file__).parent
 QUERY: Final = ("run", "table", "value", "less", "of", "pooled", "fitted")
 Query = dict[str, Any]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -180,9 +184,10 @@ class Claim:
         if "why" in self.stated:
             return self.stated["why"], UNTESTED
         lines = self.decided_lines()
-        verdict, text = self._verdict(lines), self._text(lines)
+        deciding = [line for line in lines if "second" not in line.stated]
+        verdict, text = self._verdict(deciding), self._text(lines)
         if verdict.removesuffix(" †") == UNDECIDED:
-            text = BREAK.join([text, self._power(lines)])
+            text = BREAK.join([text, self._power(deciding)])
         return text, verdict
 
     def row(self, number: int) -> list[str]:
@@ -203,9 +208,10 @@ class Claim:
     def decided_lines(self) -> list[Line]:
         """The lines of the cell, with the verdict of each of their pairs."""
         lines = self.lines()
-        verdicts = iter(decided([pair for line in lines for pair in line.pairs()]))
-        for line in lines:
-            line.decided.extend(islice(verdicts, len(line.pairs())))
+        for family in _families(lines, lambda line: line.stated):
+            verdicts = iter(decided([pair for line in family for pair in line.pairs()]))
+            for line in family:
+                line.decided.extend(islice(verdicts, len(line.pairs())))
         return lines
 
     def _power(self, lines: list[Line]) -> str:
@@ -253,10 +259,11 @@ class Claim:
                 if "only" not in stated or _special(stated["only"], sides):
                     read.append((stated, sides))
         # Of differences that are tested together, p is corrected over all lines.
-        places_of = [(sides, name) for stated, sides in read for name in _tested(stated)]
-        corrected = with_holm([sides[name] for sides, name in places_of])
-        for (sides, name), side in zip(places_of, corrected, strict=True):
-            sides[name] = side
+        for family in _families(read, lambda line: line[0]):
+            places_of = [(sides, name) for stated, sides in family for name in _tested(stated)]
+            corrected = with_holm([sides[name] for sides, name in places_of])
+            for (sides, name), side in zip(places_of, corrected, strict=True):
+                sides[name] = side
         return [
             Line(stated, sides, _special(stated["names"], sides) if "names" in stated else {})
             for stated, sides in read
@@ -268,7 +275,10 @@ class Claim:
         undecided = f" (undecided at {' and '.join(open_lines)})" if open_lines else ""
         blocks: dict[str, list[str]] = {}
         for line in lines:
-            blocks.setdefault(line.show("head", undecided=undecided), []).append(line.text())
+            text = line.text()
+            if "second" in line.stated and not {"verdict", "judged"} & self.stated.keys():
+                text += f" (alone: {agreed(line.verdicts())})"
+            blocks.setdefault(line.show("head", undecided=undecided), []).append(text)
         between = self.stated.get("between", BREAK)
         after = BREAK if between == BREAK else " "
         texts = [f"{head}{after * bool(head)}{between.join(each)}" for head, each in blocks.items()]
@@ -336,6 +346,12 @@ class Claims(list[Claim]):
     def counts(self) -> Counter[str]:
         """How many have which verdict."""
         return Counter(claim.find()[1].removesuffix(" †") for claim in self)
+
+
+def _families(lines: Sequence[T], stated: Callable[[T], Query]) -> list[list[T]]:
+    """The lines that decide, and those that do not: p is corrected within each."""
+    second = ["second" in stated(line) for line in lines]
+    return [[*compress(lines, second)], [*compress(lines, map(not_, second))]]
 
 
 def _short(number: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -327,6 +328,22 @@ def test_the_widget_has_the_state_and_the_curve(mini: LensModel) -> None:
     assert explorer._about["examples"] == [[TEXT, "kitten"], ["a young dog is", ""]]
     with pytest.raises(OptionError, match="expected an ExplorerState"):
         explorer.state = {"text": TEXT}
+
+
+def test_two_explorers_of_one_model_wait_for_one_another(mini: LensModel) -> None:
+    expected = curve(mini, STATE)
+    explorers = [measure.explore(mini, TEXT) for _ in range(2)]
+    for explorer in explorers:
+        explorer.state = STATE
+    with ThreadPoolExecutor(2) as threads:
+        curves = [threads.submit(lambda one: one.curve, explorers[i % 2]) for i in range(4)]
+    for one in curves:
+        pd.testing.assert_frame_equal(one.result(), expected)
+
+
+def test_a_blank_answer_is_shown(mini: LensModel) -> None:
+    shown = answer(mini, replace(STATE, answer=" "))
+    assert shown["measure"] == "log P(' ')"
 
 
 def test_the_curve_is_of_the_model_as_it_is_now(mini: LensModel) -> None:

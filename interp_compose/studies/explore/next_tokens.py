@@ -229,7 +229,7 @@ class NextTokens:
         decode, first = output_tokenizer(self.model).decode, self.item.answer_ids[0]
         return {
             "asked": self.answer,
-            "measure": f"log P({self.answer.strip()})",
+            "measure": f"log P({self.answer.strip() or repr(self.answer)})",
             "numbers": [
                 ["Log-probability (nats)", clean_logprob, logprob, 4],
                 ["Rank", clean_rank, rank, 0],

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from threading import RLock
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import anywidget
 import pandas as pd
@@ -17,6 +18,9 @@ from interp_compose.studies.explore.answer import about, curve, respond
 from interp_compose.studies.explore.state import ExplorerState
 
 PAGE: Final = Path(__file__).parent / "page"
+LOCKS: Final[WeakKeyDictionary[LensModel, RLock]] = WeakKeyDictionary()
+"""One a model: JupyterLab answers pages in another thread than cells, and a model may be on several
+pages."""
 
 
 class Explorer(anywidget.AnyWidget):
@@ -35,7 +39,7 @@ class Explorer(anywidget.AnyWidget):
         self, model: LensModel, state: ExplorerState, examples: Sequence[tuple[str, str]]
     ) -> None:
         self.explored = model
-        self._using = RLock()  # JupyterLab answers the page in another thread than cells
+        self._using = LOCKS.setdefault(model, RLock())
         shown = {**about(model), "examples": [list(example) for example in examples]}
         super().__init__(_about=shown, _state=state.as_json())
         self.on_msg(self._asked)
