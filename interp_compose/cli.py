@@ -358,9 +358,11 @@ def _run(command: Any) -> int:
     is_first = os.environ.get("RANK", "0") == "0"  # of several processes, under torchrun
     if is_first and not output.quiet:
         with _while_read():
-            _show(result, output.out)
-    status: int = result.exit_status
-    return status
+            if isinstance(result, str):  # of a shard
+                print(result)
+            else:
+                _show(result, output.out)
+    return 0 if isinstance(result, str) else int(result.exit_status)
 
 
 @contextmanager

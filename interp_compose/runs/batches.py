@@ -39,6 +39,18 @@ class BatchStore(NumberedFiles):
         super().__init__(folder, fingerprint)
         self.claim(replace=replace)
 
+    @classmethod
+    def of_others(cls, folder: Path, fingerprint: Mapping[str, Any]) -> BatchStore:
+        """Batches that other processes keep in ``folder``, to be read.
+
+        Raises:
+            InputError, CorruptFileError: as :meth:`.NumberedFiles.check`.
+        """
+        store = cls.__new__(cls)
+        NumberedFiles.__init__(store, folder, fingerprint)
+        store.check()
+        return store
+
     def put(self, number: int, frame: pd.DataFrame) -> None:
         """Store batch ``number``; an earlier one of the same number is replaced."""
         if number < 0:
@@ -59,7 +71,7 @@ class BatchStore(NumberedFiles):
         return None
 
 
-class _NoBatches:
+class NoBatches:
     """Batches that nobody keeps."""
 
     def get(self, number: int) -> None:
@@ -69,6 +81,9 @@ class _NoBatches:
         """Keep nothing."""
 
 
+KeptBatches = BatchStore | NoBatches
+
+
 @contextmanager
 def kept_batches(
     resume: str | Path | None,
@@ -76,10 +91,11 @@ def kept_batches(
     unversioned: Sequence[str],
     *,
     start_afresh: bool,
-) -> Iterator[BatchStore | _NoBatches]:
+    is_shard: bool = False,
+) -> Iterator[KeptBatches]:
     """The finished batches of a run, kept in the folder ``resume`` under its ``config`` and the
     versions of what computes them, and deleted when the ``with`` block, which makes the result of
-    them, has ended well.
+    them, has ended well. Those of a shard stay: who has all makes the result.
 
     Args:
         resume: None: nothing is kept.
@@ -93,7 +109,7 @@ def kept_batches(
             under which the stored batches were computed.
     """
     if resume is None:
-        yield _NoBatches()
+        yield NoBatches()
         return
     if unversioned:
         raise InterventionError(
@@ -109,5 +125,6 @@ def kept_batches(
     with locked(resume):
         store = BatchStore(resume, fingerprint, replace=start_afresh)
         yield store
-        store.clear()
+        if not is_shard:
+            store.clear()
     remove_if_empty(Path(resume))

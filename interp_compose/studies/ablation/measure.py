@@ -112,7 +112,7 @@ def ablation_curve(
     return measured(prepared, progress=options.progress, resume=options.resume)
 
 
-def run(command: AblationCommand) -> AblationCurve:
+def run(command: AblationCommand) -> AblationCurve | str:
     """The command ``interp-compose ablate``."""
     return run_on_task(command, prepare_ablation)
 

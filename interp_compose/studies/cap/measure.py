@@ -95,7 +95,7 @@ def cap_curve(
     return measured(prepared, progress=options.progress, resume=options.resume)
 
 
-def run(command: CapCommand) -> CapCurve:
+def run(command: CapCommand) -> CapCurve | str:
     """The command ``interp-compose cap``."""
     return run_on_task(command, prepare_cap)
 

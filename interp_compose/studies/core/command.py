@@ -18,13 +18,14 @@ from interp_compose.studies.core.options import (
     OF_TASK,
     AnswerOptions,
     ModelSource,
-    Output,
+    SharedOutput,
     StartModel,
     TaskCommand,
 )
-from interp_compose.studies.core.output import held_folder, write_result
+from interp_compose.studies.core.output import check_folder, held_folder, write_result
 from interp_compose.studies.core.result import StudyResult
-from interp_compose.studies.core.study import Prepared, measured, noting
+from interp_compose.studies.core.shards import Shard
+from interp_compose.studies.core.study import Prepared, measured, measured_shard, noting
 from interp_compose.tasks.load import check_task, load_task
 from interp_compose.types import Example
 
@@ -46,7 +47,7 @@ def loaded(source: StartModel) -> LensModel:
 def run_on_task(
     command: TaskCommand[A],
     prepare: Callable[[LensModel, Sequence[Example], A], Prepared[R]],
-) -> R:
+) -> R | str:
     """Load, measure, and write: results (Parquet, CSV), figures as HTML and as PNG.
 
     Raises:
@@ -73,17 +74,29 @@ def run_on_task(
     return carried_out(prepared, command.output)
 
 
-def carried_out(prepared: Prepared[R], output: Output) -> R:
-    """Measure, and write into the output's folder.
+def carried_out(prepared: Prepared[R], output: SharedOutput) -> R | str:
+    """Measure, and write into the output's folder. Of a shard but the last: what is missing.
 
     An interrupted run resumes, batch by batch, when it is started again with the same options,
     and ends in the same result. One that had ended, with packages of the same versions, is read
     from the folder.
 
     Raises:
-        InputError: as :func:`.output.check_folder`.
+        InputError: as :func:`.output.check_folder`, and where shards are of another run.
+        OptionError: a shard that cannot be.
     """
     out, overwrite = output.out, output.overwrite
+
+    def keep(result: R) -> None:
+        write_result(out, result, overwrite=overwrite)
+
+    if output.shard is not None:
+        shard = Shard.of(output.shard, len(prepared.batches))
+        check_folder(out, prepared.kind, prepared.config, overwrite=overwrite)
+        earlier = None if overwrite else finished(out, prepared)
+        return earlier or measured_shard(
+            prepared, shard, out, progress=not output.quiet, start_afresh=overwrite, keep=keep
+        )
     with held_folder(out, prepared.kind, prepared.config, overwrite=overwrite):
         earlier = None if overwrite else finished(out, prepared)
         if earlier is not None:
@@ -96,7 +109,7 @@ def carried_out(prepared: Prepared[R], output: Output) -> R:
             progress=not output.quiet,
             resume=out / "batches",
             start_afresh=overwrite,
-            keep=lambda result: write_result(out, result, overwrite=overwrite),
+            keep=keep,
         )
 
 

@@ -191,10 +191,19 @@ class Output:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SharedOutput(Output):
+    """What is written, and what is shown."""
+
+    shard: Annotated[str | None, tyro.conf.arg(metavar="I/N")] = None
+    """Measure the I-th of N parts, as 2/8, of one result, where N processes or machines share the
+    folder --out. The last of them writes the result, which is that of a single process."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class TaskCommand(Generic[O_co]):
     """A study of one model on one task."""
 
     model: Part[ModelSource] = field(default_factory=ModelSource)
     task: Part[TaskSource] = field(default_factory=TaskSource)
     study: Part[O_co]
-    output: Part[Output] = field(default_factory=Output)
+    output: Part[SharedOutput] = field(default_factory=SharedOutput)

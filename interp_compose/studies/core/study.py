@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import pandas as pd
 import torch
@@ -15,14 +15,18 @@ from tqdm.auto import tqdm
 from interp_compose.models.enough_memory import check_available
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import weights_digest
-from interp_compose.runs.batches import kept_batches
+from interp_compose.runs.batches import BatchStore, KeptBatches, kept_batches
+from interp_compose.runs.files import locked, remove_if_empty
 from interp_compose.studies.core.data import filtered_of, rows_of
 from interp_compose.studies.core.options import Options
 from interp_compose.studies.core.result import StudyResult
+from interp_compose.studies.core.shards import FOLDER, Shard, Shards
 
 OptionsT = TypeVar("OptionsT", bound=Options)
 R = TypeVar("R", bound=StudyResult)
 PreparedT = TypeVar("PreparedT", bound="Prepared[Any]")
+MERGING: Final = 600.0
+"""Seconds that a shard waits for another one to make the result."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -74,35 +78,96 @@ def measured(
         InterventionError: ``resume``, and hooks or functions act that no version names.
         NotEnoughMemoryError: the batches that are not finished need more than is free.
     """
-    title = f"{prepared.config['study']} {prepared.model.name}"
     unversioned = [*prepared.model.open_blocks.unversioned, *prepared.unversioned]
     with kept_batches(resume, prepared.config, unversioned, start_afresh=start_afresh) as finished:
-        kept = [finished.get(number) for number in range(len(prepared.batches))]
-        left = [each for each, rows in zip(prepared.batches, kept, strict=True) if rows is None]
-        if left:
-            largest = max(left, key=prepared.least_bytes)
-            remedies = ["set a smaller batch_size"] * (len(largest) > 1)
-            remedies += ["measure fewer layers at a time"] * (
-                len(prepared.config.get("layers", ())) > 1
-            )
-            check_available(
-                prepared.least_bytes(largest),
-                prepared.model.device,
-                f"{title}: a batch of {len(largest)}",
-                ", or ".join([", ".join(remedies)] * bool(remedies) + ["use shorter texts"]),
-            )
-        frames = []
-        batches = tqdm(prepared.batches, title, unit="batch", disable=not progress)
-        for number, batch in enumerate(batches):
-            rows = kept[number]
-            if rows is None:
-                with torch.no_grad():
-                    rows = prepared.rows(batch)
-                finished.put(number, rows)
-            frames.append(rows)
+        frames = batch_rows(prepared, finished, range(len(prepared.batches)), progress=progress)
         result = prepared.result(pd.concat(frames, ignore_index=True))
         keep(result)
         return result
+
+
+def batch_rows(
+    prepared: Prepared[Any], finished: KeptBatches, numbers: Sequence[int], *, progress: bool
+) -> list[pd.DataFrame]:
+    """The rows of these batches; what is not ``finished`` is measured.
+
+    Raises:
+        NotEnoughMemoryError: the batches that are not finished need more than is free.
+    """
+    title = f"{prepared.config['study']} {prepared.model.name}"
+    kept = {number: finished.get(number) for number in numbers}
+    left = [prepared.batches[number] for number, rows in kept.items() if rows is None]
+    if left:
+        largest = max(left, key=prepared.least_bytes)
+        remedies = ["set a smaller batch_size"] * (len(largest) > 1)
+        remedies += ["measure fewer layers at a time"] * (
+            len(prepared.config.get("layers", ())) > 1
+        )
+        check_available(
+            prepared.least_bytes(largest),
+            prepared.model.device,
+            f"{title}: a batch of {len(largest)}",
+            ", or ".join([", ".join(remedies)] * bool(remedies) + ["use shorter texts"]),
+        )
+    frames = []
+    for number in tqdm(numbers, title, unit="batch", disable=not progress):
+        rows = kept[number]
+        if rows is None:
+            with torch.no_grad():
+                rows = prepared.rows(prepared.batches[number])
+            finished.put(number, rows)
+        frames.append(rows)
+    return frames
+
+
+def measured_shard(
+    prepared: Prepared[R],
+    shard: Shard,
+    out: Path,
+    *,
+    progress: bool,
+    start_afresh: bool,
+    keep: Callable[[R], object],
+) -> R | str:
+    """Measure the batches of one shard. Where the others' are below ``out`` as well, the result,
+    which ``keep`` is given before they are deleted; else a sentence on what is missing.
+
+    Raises:
+        InputError: there are shards of another run.
+        InterventionError, NotEnoughMemoryError: as :func:`measured`.
+    """
+    unversioned = [*prepared.model.open_blocks.unversioned, *prepared.unversioned]
+    folder, config = shard.folder(out), prepared.config
+    with kept_batches(folder, config, unversioned, start_afresh=start_afresh, is_shard=True) as own:
+        assert isinstance(own, BatchStore)  # a folder is named
+        Shards.below(out, own)  # refuses those of another run before any work
+        batch_rows(prepared, own, shard.batches(len(prepared.batches)), progress=progress)
+        with locked(out, wait=MERGING):
+            if own.files():
+                outcome = _merged(prepared, shard, out, own, keep)
+            else:  # another process has just made the result of them
+                outcome = prepared.kind.load(out)
+    remove_if_empty(out / FOLDER)
+    return outcome
+
+
+def _merged(
+    prepared: Prepared[R], shard: Shard, out: Path, own: BatchStore, keep: Callable[[R], object]
+) -> R | str:
+    """The result of all batches, or which shards are missing."""
+    every, total = Shards.below(out, own), len(prepared.batches)
+    rows = every.rows()
+    missing = {*range(total)} - rows.keys()
+    if missing:
+        n_own = len(shard.batches(total))
+        return (
+            f"shard {shard.number}/{shard.count} is measured, {n_own} of {total} batches. Not yet "
+            f"whole in {out / FOLDER}: {shard.others(missing)}; the last of them writes the result"
+        )
+    result = prepared.result(pd.concat([rows[n] for n in range(total)], ignore_index=True))
+    keep(result)
+    every.clear()
+    return result
 
 
 def prepared_of(

@@ -98,7 +98,7 @@ def similarity_curve(
     return measured(prepared, progress=options.progress, resume=options.resume)
 
 
-def run(command: SimilarityCommand) -> SimilarityCurve:
+def run(command: SimilarityCommand) -> SimilarityCurve | str:
     """The command ``interp-compose similarity``: results (Parquet, CSV), figures as HTML and PNG.
 
     Raises:

@@ -12,10 +12,10 @@ from interp_compose.studies.core.options import (
     ModelSource,
     OnBad,
     Options,
-    Output,
     Parser,
     Part,
     Pooling,
+    SharedOutput,
 )
 
 
@@ -82,4 +82,4 @@ class SimilarityCommand:
     model: Part[AnyModel]
     task: Part[PairSource] = field(default_factory=PairSource)
     study: Part[SimilarityOptions] = field(default_factory=SimilarityOptions)
-    output: Part[Output] = field(default_factory=Output)
+    output: Part[SharedOutput] = field(default_factory=SharedOutput)

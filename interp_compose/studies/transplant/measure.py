@@ -106,7 +106,7 @@ def transplant(
     return measured(prepared, progress=options.progress, resume=options.resume)
 
 
-def run(command: TransplantCommand) -> Transplants:
+def run(command: TransplantCommand) -> Transplants | str:
     """The command ``interp-compose transplant``."""
     source, options = command.pairs, command.study
     check_limit(source.limit)

@@ -9,9 +9,9 @@ from interp_compose.studies.core.options import (
     LongAnswers,
     ModelSource,
     OnBad,
-    Output,
     Part,
     Pooling,
+    SharedOutput,
 )
 
 
@@ -51,4 +51,4 @@ class TransplantCommand:
     model: Part[ModelSource] = field(default_factory=ModelSource)
     pairs: Part[TransplantSource] = field(default_factory=TransplantSource)
     study: Part[TransplantOptions] = field(default_factory=TransplantOptions)
-    output: Part[Output] = field(default_factory=Output)
+    output: Part[SharedOutput] = field(default_factory=SharedOutput)
