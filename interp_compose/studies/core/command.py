@@ -18,6 +18,7 @@ from interp_compose.studies.core.options import (
     OF_TASK,
     AnswerOptions,
     ModelSource,
+    Output,
     SharedOutput,
     StartModel,
     TaskCommand,
@@ -74,7 +75,7 @@ def run_on_task(
     return carried_out(prepared, command.output)
 
 
-def carried_out(prepared: Prepared[R], output: SharedOutput) -> R | str:
+def carried_out(prepared: Prepared[R], output: Output) -> R | str:
     """Measure, and write into the output's folder. Of a shard but the last: what is missing.
 
     An interrupted run resumes, batch by batch, when it is started again with the same options,
@@ -90,7 +91,7 @@ def carried_out(prepared: Prepared[R], output: SharedOutput) -> R | str:
     def keep(result: R) -> None:
         write_result(out, result, overwrite=overwrite)
 
-    if output.shard is not None:
+    if isinstance(output, SharedOutput) and output.shard is not None:
         shard = Shard.of(output.shard, len(prepared.batches))
         check_folder(out, prepared.kind, prepared.config, overwrite=overwrite)
         earlier = None if overwrite else finished(out, prepared)
