@@ -74,6 +74,7 @@ EXECUTED = (
     "task-phases.md",
     "tasks.md",
     "transplants.md",
+    "twenty-texts.md",
     "watch.md",
     "words.md",
 )
@@ -327,6 +328,32 @@ def test_python_on_the_pages_runs(
         for long, short in SMALLER.get(name, {}).items():
             code = code.replace(long, short)
         exec(compile(code, name, "exec"), namespace)
+
+
+def test_names_for_users_of_other_libraries_exist() -> None:
+    """Those in the right column, of the library and of a loaded model."""
+    model = interp_compose.load_model("mini-idm", device="cpu")
+    text = (DOCS / "coming-from.md").read_text(encoding="utf-8")
+    rows = [re.split(r"(?<!\\)\|", line)[2] for line in text.splitlines() if line.startswith("| ")]
+    named = [one for cell in rows for one in re.findall(r"\b(ic|model)((?:\.\w+)+)", cell)]
+    assert len(named) > 20
+    for thing, path in named:
+        found: Any = interp_compose if thing == "ic" else model
+        for name in path.split(".")[1:]:
+            found = getattr(found, name)
+
+
+@pytest.mark.docs
+def test_twenty_texts_give_the_sentences_on_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = DOCS / "twenty-texts.md"
+    namespace: dict[str, Any] = {"__name__": page.name}
+    for _, code in blocks(page)[:5]:
+        exec(compile(code, page.name, "exec"), namespace)
+    (shown,) = re.findall(r"^```text\n(.*?)^```$", page.read_text("utf-8"), re.M | re.S)
+    assert shown in capsys.readouterr().out
 
 
 def test_glosses_become_a_text_with_a_sentence_a_line(

@@ -95,10 +95,17 @@ ORDER_COLUMNS: Final = (
 class Mechanism(StudyResult):
     """Runs of a phase diagram from the inside; made by :func:`mechanism`.
 
-    ``frames`` holds the tables behind the figures: ``models``, ``circuits`` (see
-    :func:`.masked_outputs.circuit_numbers`), ``pairs``, ``samples`` with ``cosines``,
-    ``neurons``, ``embedding`` with ``orders``, and ``history``. A model that collapsed, so that no
-    mask changes what it says, has no rows in ``circuits``, ``pairs``, ``samples`` and ``cosines``.
+    ``frames`` holds the tables behind the figures; in all but ``neurons``, init_rate alone names a
+    model. A model that collapsed, so that no mask changes what it says, has no rows in circuits,
+    pairs, samples and cosines.
+
+    - models, circuits: per model, and mask; see :func:`.masked_outputs.circuit_numbers`
+    - pairs: per output with the key masked: mode, method, the anchors first and second, x, y, and
+      explained, the share of the variance (NaN of t-SNE)
+    - samples, cosines: per output with the second anchor masked: value (g(x; a₁)), key, anchor; and
+      per two of these: row, column, cosine
+    - neurons: per two neurons of W_Q, of every run of the seed; embedding: per number: x, y,
+      explained; orders: per model and step, see :class:`.StepOrder`; history: per evaluation
     """
 
     SCHEMA = SCHEMA
