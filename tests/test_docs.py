@@ -55,7 +55,6 @@ EXECUTED = (
     "../README.md",
     "audit.md",
     "cap.md",
-    "carma-losses.md",
     "carma.md",
     "cat.md",
     "circuits.md",
