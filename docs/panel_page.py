@@ -1,4 +1,4 @@
-"""``docs/panels.md``: each panel of complexity control's Figs 6 and 7 beside ours."""
+"""``docs/panels.md``: each panel of complexity control's Figs 6 and 7, drawn from our runs."""
 
 from __future__ import annotations
 
@@ -6,23 +6,21 @@ from dataclasses import dataclass
 from typing import Final
 
 from docs.claims.evaluate import Claim
-from docs.claims.runs import RUNS
 from docs.measured import frame, markdown, table
 from docs.verdict_page import PAPERS
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A panel of the paper, and where ours is: runs of the verdicts' page, tables of
-    ``_generated/``, and pictures of ``images/`` with what they show."""
+    """A panel of the paper, and where ours is: runs of the verdicts' page, and pictures of
+    ``images/`` with what they show."""
 
     figure: str
     title: str
     paper: str
     runs: tuple[str, ...]
-    tables: tuple[str, ...]
     pictures: tuple[tuple[str, str], ...]
-    page: str = "task-phases.md"
+    page: str
 
     @property
     def claims(self) -> list[Claim]:
@@ -39,12 +37,8 @@ PANELS: Final = (
         "the released code), 300 epochs, weights drawn from a uniform. Images at 010 and 011, from "
         "small init rates to large ones: triangles become circles.",
         ("concepts",),
-        ("concepts_failure", "concepts_drawn"),
-        (
-            ("concept_graphs_images", "Images of seed 0, by node and init rate"),
-            ("concept_graphs_curve", "Images that are right, over training, by init rate"),
-        ),
-        "concept-graphs.md",
+        (("concept_graphs_images", "Images of seed 0, by node and init rate"),),
+        "concept-graphs.md#results",
     ),
     Panel(
         "Fig. 7A",
@@ -53,13 +47,13 @@ PANELS: Final = (
         "that is right, by the size of the training set. γ 0.7 with a weight decay of 0.1 lies "
         "above γ 0.5 with 0.01 at each.",
         ("turn-left",),
-        ("turn_left", "turn_left_inside"),
         (
             (
                 "task_phases_scan_turn_left_accuracy",
                 "Exact match on turn left by the number of training sequences, at the two settings",
             ),
         ),
+        "task-phases.md#scan-fig-7a",
     ),
     Panel(
         "Fig. 7B",
@@ -68,7 +62,6 @@ PANELS: Final = (
         "training set. With 20,000 sequences both are right in more than 99 % within; out of it "
         "they stay apart.",
         ("cogs-decoders",),
-        ("cogs_decoders", "cogs_decoders_inside", "cogs_decoders_kinds"),
         (
             (
                 "task_phases_cogs_types",
@@ -79,6 +72,7 @@ PANELS: Final = (
                 "Exact match on COGS by the number of training sequences, at the two settings",
             ),
         ),
+        "task-phases.md#cogs-fig-7b",
     ),
     Panel(
         "Fig. 7C",
@@ -88,7 +82,6 @@ PANELS: Final = (
         "shape, and fine-tuned from GPT-2. Small initialisations, or large weight decays, find the "
         "rule; the others leave holes in the square.",
         ("addition", "fine-tuned"),
-        ("addition", "addition_inside", "fine_tuned"),
         (
             (
                 "task_phases_addition_99_square",
@@ -99,6 +92,7 @@ PANELS: Final = (
                 "Share of right sums in each block of the square, fine-tuned",
             ),
         ),
+        "task-phases.md#addition-fig-7c",
     ),
     Panel(
         "Fig. 7D",
@@ -106,7 +100,6 @@ PANELS: Final = (
         "GPT-2 medium on 40 billion tokens of SlimPajama: its GitHub section, and that with "
         "Wikipedia. On both, perplexity is lower with smaller initialisations.",
         ("text",),
-        ("text_perplexity",),
         (),
         "task-phases.md#language-modelling",
     ),
@@ -118,7 +111,6 @@ PANELS: Final = (
         "convergence gets slower with more data, then faster, and accuracy rises. γ 0.7 with 0.1 "
         "(bottom): faster, and more accurate, at each size.",
         ("proofs",),
-        ("proofs", "proofs_inside"),
         (
             (
                 "task_phases_prontoqa_1_accuracy",
@@ -129,30 +121,23 @@ PANELS: Final = (
                 "Steps to a training loss of 0.1 by the number of training statements",
             ),
         ),
+        "task-phases.md#prontoqa-fig-7e",
     ),
 )
 INTRODUCTION: Final = """\
-# Figs 6 and 7, panel by panel
+# Figs 6 and 7, redrawn
 
 Section VII of complexity control says that a small initialisation (a large init rate γ) and a
-large weight decay favour reasoning on tasks that people care about. Here is each panel of its
-figures beside ours: what the paper shows, in words; what was trained here instead; tables, pictures
-and commands; and the [verdict](verdicts.md#how-a-verdict-comes-about) on each claim. Fig. 6A is a
-drawing of the [data](concept-graphs.md). **None of the paper's models was trained**: a verdict says
-what holds at the scale that is named. What the columns of a panel's tables and the lines of its
-pictures are is told on the page that ends it.
+large weight decay favour reasoning on tasks that people care about. Here are the panels of its
+figures as small models draw them; **none of the paper's models was trained**. Fig. 6A is a drawing
+of the [data](concept-graphs.md). The [verdicts](verdicts.md#complexity-control) have the numbers.
 """
 MINUTES: Final = """\
 ## Minutes of a run
 
-The training of one run on one core. Of the panel's command the runs of three seeds, at all sizes of
-the training set, are timed for a hundred steps each; milliseconds are the median of the runs'
-medians, and their range; minutes are these times the steps of a whole run with the largest set.
-Evaluation is not included.
-
-```console
-$ python -m benchmarks.speed panel_minutes
-```
+The training of one run on one core, without its evaluations: the time of a step, the median and the
+range over runs of three seeds and all sizes that were timed for a hundred steps each, times the
+steps of a whole run with the largest set (`python -m benchmarks.speed panel_minutes`).
 """
 
 
@@ -185,26 +170,13 @@ def _overview() -> list[list[str]]:
 
 
 def _section(panel: Panel) -> str:
-    ours = [
-        f"{RUNS[run].tell()}. Numbers: `benchmarks/results/{RUNS[run].file}.json`.\n\n"
-        f"```console\n$ {RUNS[run].command}\n```"
-        for run in panel.runs
-    ]
-    verdicts = [(claim.words, *claim.find()) for claim in panel.claims]
+    runs = " and ".join(f"[{run}](verdicts.md#run-{run})" for run in panel.runs)
     return "\n\n".join(
         [
             f"({_anchor(panel)})=\n## {panel.figure}: {panel.title}",
             f"**In the paper.** {panel.paper}",
-            f"**Here.** {ours[0]}",
-            *ours[1:],
-            *(f"```{{include}} _generated/{name}.md\n```" for name in panel.tables),
+            f"**Here.** {runs}: [results]({panel.page}).",
             *(f"![{shown}](images/{name}.png)" for name, shown in panel.pictures),
-            "**Verdicts.**",
-            markdown(
-                ["claim", "measured here", "verdict"],
-                ([words, text, f"**{verdict}**"] for words, text, verdict in verdicts),
-            ),
-            f"More: [{panel.title}]({panel.page}).",
         ]
     )
 

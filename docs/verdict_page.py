@@ -63,11 +63,10 @@ Every testable claim of the four papers, and four that join two of them (*crosse
 verdict here. **None of the papers' own models was measured.** Ours are small and trained in
 minutes: GPT-2s of four layers, 128 wide, on shipped data
 ([models](models.md)), decoders and encoder–decoders of two to four layers, 64 to 128 wide, small
-BERTs and U-Nets; and, pre-trained by others, the sentence encoder all-MiniLM-L6-v2. *Reproduced*
-means: seen at that scale. *Not reproduced* means that it was tested at that scale, and the
-opposite was found, or no effect. Whether a claim holds in the papers' models is open either way.
-`python -m docs.verdicts --check` prints each row with the values by seed that it rests on, and
-fails where this page says anything else than the files.
+BERTs and U-Nets; and the sentence encoder all-MiniLM-L6-v2, pre-trained by others. *Reproduced*
+means: seen at that scale. *Not reproduced* means: at that scale the opposite was found, or no
+effect. Whether a claim holds in the papers' models is open either way.
+`python -m docs.verdicts --check` prints each row with the values by seed behind it.
 """
 
 

@@ -33,34 +33,31 @@ BREAK: Final = "<br>"
 """Ends a line inside a cell."""
 
 RULES: Final = """\
-1. **Values by seed**: a t test of the two sides, paired where both have the same seeds, Welch's
-   where they have not, and of the one side where the other is a bound. Where a file has the
-   difference over seeds instead, with its standard error or its p (CARMA, CAT, watched runs), the
-   test is of that. p is by Holm over all comparisons of the row. That one side is larger is
-   reproduced where p < 0.05, not reproduced where it is the other way round with p < 0.05, else
-   undecided. One seed decides nothing. Where a claim holds if it holds at some layer, one p < 0.05
-   in its direction and none in the other decides. Comparisons of which both sides are at the
-   **floor** (2 % or less) or at the **ceiling** (98 % or more; of R², 0.95), and runs that did not
-   fit their training data, take no part; the row names them.
-2. **Ranges**, where a file has nothing else: from the smallest to the largest of two to five seeds,
-   or of all cells of a phase diagram that are in a phase (fitting speed in pre-LN at γ 0.8, some of
-   CAT's and of the watched runs); sides differ where these do not overlap. **Intervals** of 95 %
-   over pairs of phrases, over words, or of a coefficient of variation alike; undecided where one
-   holds the value of no effect.
-3. **Several comparisons.** A claim about several tasks, models or depths must hold on each, and is
-   undecided where they differ, as where several measures, splits or subsets do. A claim that itself
-   names several *parts*, or has to hold against several baselines, is not reproduced where one of
-   them is not. **Power**: an undecided row says which differences a test without a correction would
-   find in 80 % of cases, and how many seeds it takes to find one as large as that found; or why
-   that cannot be said.
+1. **Values by seed.** A t test of the two sides: paired where both have the same seeds, else
+   Welch's; of one side where the other is a bound; of the difference over seeds where a file has
+   that instead (CARMA, CAT, watched runs). p is by Holm over all comparisons of the row. That one
+   side is larger is reproduced where p < 0.05, not reproduced where p < 0.05 the other way round,
+   else undecided. One seed decides nothing. A claim that holds if it holds at some layer needs one
+   p < 0.05 in its direction and none in the other. The row names what takes no part: comparisons
+   with both sides at the **floor** (2 % or less) or at the **ceiling** (98 % or more; R² 0.95),
+   and runs that did not fit their training data.
+2. **Ranges**, where a file has nothing else (fitting speed in pre-LN at γ 0.8, some of CAT's and of
+   the watched runs): from the smallest to the largest of two to five seeds, or of all cells of a
+   phase diagram that are in a phase. Sides differ where these do not overlap. **Intervals** of
+   95 % over pairs of phrases, over words, or of a coefficient of variation: undecided where one
+   contains the value of no effect.
+3. **Several comparisons.** A claim about several tasks, models, depths, measures, splits or subsets
+   must hold on each, and is undecided where they differ. A claim that itself names several *parts*,
+   or has to hold against several baselines, is not reproduced where one of them is not. **Power**:
+   an undecided row says which differences an uncorrected test would find in 80 % of cases, and how
+   many seeds it takes to find one as large as that found, or why that is not known.
 4. **Counts** of cells, layers or models: reproduced where all are as claimed, not reproduced where
-   none is, else undecided; where a row names a bound, that decides. **Orders** are as claimed or
-   they are not, and undecided where there is nothing to order (phase 2 at two γ).
-5. **Architectures** (complexity control; a row says pre-LN or post-LN, or its run does: `pre`,
-   `post`). A claim is
-   judged on the architecture for which the paper draws it: pre-LN for Figs 3 and 5C, post-LN for
-   Figs 4, 5A, 5B and 8. Where a row has numbers of both, it must hold on each; an architecture of
-   which no run is in the phase that the claim is about decides nothing, and the other one does.
+   none is, else undecided; a bound in the row decides. **Orders** are as claimed or not, and
+   undecided where there is nothing to order.
+5. **Architectures** (complexity control). A claim is judged on the architecture for which the paper
+   draws it: pre-LN for Figs 3 and 5C, post-LN for Figs 4, 5A, 5B and 8. Where a row has numbers of
+   both, it must hold on each; an architecture without a run in the phase that the claim is about
+   decides nothing.
 6. **By hand**, marked †: the deciding numbers are in the row, and a test fails once they
    change sides.
 """

@@ -829,10 +829,8 @@ def test_every_claim_of_section_seven_is_on_the_page_of_panels() -> None:
         assert {run for one in panel.claims for run in one.runs} == set(panel.runs)
         for name, _ in panel.pictures:
             assert (tables.FOLDER.parent / "images" / f"{name}.png").is_file(), name
-        for name in panel.tables:
-            assert f"{name}.md" in tables.FILES, name
         for one in panel.claims:
-            assert page.count(f"| {one.words} |") == 2, one.words  # above, and with its numbers
+            assert page.count(f"| {one.words} |") == 1, one.words
 
 
 def test_the_papers_own_tables_are_summed_up() -> None:
