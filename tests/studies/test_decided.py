@@ -11,7 +11,7 @@ import pytest
 
 from interp_compose.studies.ablation.reading import answers, differences
 from interp_compose.studies.ablation.result import AblationCurve
-from interp_compose.studies.core.decided import ACCURACY, NATS, Measure, changed, within
+from interp_compose.studies.core.decided import ACCURACY, NATS, Measure, apart, changed, within
 
 NAN = float("nan")
 
@@ -88,6 +88,51 @@ def test_the_digits_fit_the_number() -> None:
     assert Measure("", 0.05).between(-0.1, 0.2) == "between 0.10 less and 0.20 more"
     assert within(row(*SMALL), 0.05)
     assert not within(row(*OPEN), 0.05)
+
+
+# ---- differences of settings, over seeds ---
+
+
+def seeds(*states: tuple[float, float, float]) -> pd.DataFrame:
+    rows = [row(*state) | {"setting": f"s{i}", "n_seeds": 5} for i, state in enumerate(states)]
+    return pd.DataFrame(rows).drop(columns="n").assign(other="base")
+
+
+APART = {
+    "one established": (
+        [RAISED],
+        "s0 is above base, paired by seed, by 30 points [20, 40] (95 %, p by Holm 0.0010), which "
+        "is established.",
+    ),
+    "some established": (
+        [SAME, LOWER, RAISED, OPEN],
+        "s2 is above base, paired by seed, by 30 points [20, 40] (95 %, p by Holm 0.0010), the "
+        "largest of 2 that are established; of 4 differences, 1 within 5 points and 1 open.",
+    ),
+    "undecided": (
+        [SAME, UNCORRECTED],
+        "No difference to base, paired by seed, is established: the largest, of s1, is between 10 "
+        "and 30 points less than base (95 %, p by Holm 0.0600); about 6 seeds would decide it, "
+        "were it as measured; 1 within 5 points.",
+    ),
+    "within the margin": (
+        [SAME],
+        "No difference to base, paired by seed, is larger than 5 points: that of s0 is between 2 "
+        "points less and 3 more than base (95 %).",
+    ),
+    "one seed": (
+        [(0.1, 0.3, NAN)],
+        "Whether there is a difference to base is not known, of one seed: the largest in it, of "
+        "s0, is 20 points more than base.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", APART)
+def test_settings_apart(case: str) -> None:
+    states, sentence = APART[case]
+    assert apart(seeds(*states), "setting", ACCURACY) == [sentence]
+    assert apart(seeds(*states)[:0], "setting", ACCURACY) == []
 
 
 # ---- ablations ------------------------------------------------------------------------------

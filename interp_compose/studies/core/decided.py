@@ -16,7 +16,7 @@ import pandas as pd
 
 from interp_compose.stats.paired_shares import paired_shares
 from interp_compose.stats.seeds import holm, paired_difference
-from interp_compose.studies.core.text import counted, decimal
+from interp_compose.studies.core.text import counted, decimal, probability
 
 BELOW, ABOVE, NEAR, OPEN = "below", "above", "near", "open"
 LEVEL: Final = 0.05
@@ -69,6 +69,8 @@ class Measure:
 
 ACCURACY: Final = Measure("points", 0.05, 100.0)
 NATS: Final = Measure("nats an answer", 0.1)
+PLAIN: Final = Measure("", 0.05)
+"""Of correlations and areas, and of shares that are not in per cent."""
 
 
 def paired(rows: Sequence[tuple[Row, pd.Series[Any], pd.Series[Any]]]) -> pd.DataFrame:
@@ -193,6 +195,64 @@ def changed(
         parts.append(f"{start} open {where}: {change} than clean (95 %); {needed}")
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}."
+
+
+def apart(differences: pd.DataFrame, by: str, measure: Measure) -> list[str]:
+    """Whether what ``by`` names differs from ``other``, paired by seed, in a sentence: the largest
+    difference that is established, and how many are not. None without a difference.
+
+    Args:
+        differences: paired, with the columns ``by``, other, difference, ci_low, ci_high, p_holm
+            (NaN of one seed) and maybe n_seeds.
+        by: the column of what is compared.
+        measure: of the differences.
+    """
+    rows = records(differences[differences["difference"].notna()])
+    if not rows:
+        return []
+    others = list(dict.fromkeys(row["other"] for row in rows))
+    to = f" to {others[0]}" if len(others) == 1 else ""
+    most = max(rows, key=lambda row: abs(float(row["difference"])))
+    tested = [row for row in rows if not isnan(row["p_holm"])]
+    if not tested:
+        way = "more" if most["difference"] > 0 else "less"
+        return [
+            f"Whether there is a difference{to} is not known, of one seed: the largest in it, of "
+            f"{most[by]}, is {measure.amount(abs(most['difference']))} {way} than {most['other']}."
+        ]
+    rows, states = tested, [relation(row, measure.margin) for row in tested]
+    established = [row for row, one in zip(rows, states, strict=True) if one in (BELOW, ABOVE)]
+    n_open, n_near = states.count(OPEN), states.count(NEAR)
+    rest = [f"{n_near} within {measure.amount(measure.margin)}"] if n_near else []
+    rest += [f"{n_open} open"] if n_open else []
+    if established:
+        most = max(established, key=lambda row: abs(float(row["difference"])))
+        way = "above" if most["difference"] > 0 else "below"
+        count = f", the largest of {len(established)} that are" if established[1:] else ", which is"
+        others_are = f"; of {len(rows)} differences, {' and '.join(rest)}" if rest else ""
+        return [
+            f"{most[by]} is {way} {most['other']}, paired by seed, {measure.change(most)} (95 %, "
+            f"p by Holm {probability(most['p_holm'])}){count} established{others_are}."
+        ]
+    widest = max(rows, key=lambda row: max(-row["ci_low"], row["ci_high"]))
+    change = measure.between(widest["ci_low"], widest["ci_high"])
+    at = f"that of {widest[by]} is {change} than {widest['other']} (95 %)"
+    if not n_open:
+        margin = measure.amount(measure.margin)
+        return [f"No difference{to}, paired by seed, is larger than {margin}: {at}."]
+    undecided = [row for row, one in zip(rows, states, strict=True) if one == OPEN]
+    largest = max(undecided, key=lambda row: abs(float(row["difference"])))
+    change = measure.between(largest["ci_low"], largest["ci_high"])
+    needed = ""
+    if "n_seeds" in largest:
+        seeds = examples_needed({**largest, "n": largest["n_seeds"]}, measure.margin)
+        needed = f"; about {counted(seeds, 'seeds')} would decide it, were it as measured"
+    within_it = f"; {rest[0]}" if n_near else ""
+    return [
+        f"No difference{to}, paired by seed, is established: the largest, of {largest[by]}, is "
+        f"{change} than {largest['other']} (95 %, p by Holm {probability(largest['p_holm'])})"
+        f"{needed}{within_it}."
+    ]
 
 
 def lowered(text: str) -> str:

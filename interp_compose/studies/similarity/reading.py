@@ -7,12 +7,11 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Final
 
 from interp_compose.stats.seeds import holm
-from interp_compose.studies.core.decided import LEVEL, Measure, Row, changed, records
+from interp_compose.studies.core.decided import LEVEL, PLAIN, Row, changed, records
 
 if TYPE_CHECKING:
     from interp_compose.studies.similarity.result import SimilarityCurve
 
-AGREEMENT: Final = Measure("", 0.05)
 NAMES: Final = {"pearson": "Pearson's r", "spearman": "Spearman's ρ", "auc": "the ROC area"}
 CHANCE: Final = {"auc": 0.5}
 """The value of cosines that say nothing, where that is not 0."""
@@ -28,11 +27,11 @@ def answers(curve: SimilarityCurve) -> list[str]:
     if low <= CHANCE.get(metric, 0.0) <= high:
         return [
             f"Whether pooling {unit}s changes {NAMES[metric]} with people cannot be told: without "
-            f"it the 95 % interval, {AGREEMENT.number(low)} to {AGREEMENT.number(high)}, holds "
+            f"it the 95 % interval, {PLAIN.number(low)} to {PLAIN.number(high)}, holds "
             f"chance, {CHANCE.get(metric, 0.0):g}."
         ]
     act, what = f"Pooling {unit}s by {pooling}", f"{NAMES[metric]} with people"
-    return [changed(differences(curve), AGREEMENT, act=act, what=what, of="pairs")]
+    return [changed(differences(curve), PLAIN, act=act, what=what, of="pairs")]
 
 
 def differences(curve: SimilarityCurve) -> list[Row]:
