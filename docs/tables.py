@@ -39,7 +39,8 @@ from docs.measured import RESULTS, Cell, Table, frame, listed, markdown, table
 from interp_compose.cli import COMMANDS, NOT_MEASURING, _parsed, main as interp_compose
 from interp_compose.papers.complexity.studies.anchors.grid import run_of
 from interp_compose.papers.complexity.studies.anchors.run import PhaseRun
-from interp_compose.studies.cap.reading import ABOVE, BELOW, NEAR, READINGS, Reading
+from interp_compose.studies.cap.reading import READINGS, Reading
+from interp_compose.studies.core.decided import ABOVE, BELOW, NEAR
 from interp_compose.studies.core.grid import numbers
 from interp_compose.tasks.mini import idm as mini_idm, sst as mini_sst
 from interp_compose.tasks.prompts import PAPER_MODELS, TEMPLATES

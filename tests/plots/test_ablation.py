@@ -60,8 +60,8 @@ def test_the_curve_draws_the_frames_numbers() -> None:
             ["ci_low", "ci_high", "n"]
         ].values.tolist()
     assert titles(figure) == (
-        "tiny: accuracy when a word is hidden from later positions",
-        "task toy · masked before the softmax · 90 examples · bands: 95 % intervals",
+        "tiny: accuracy when a word is knocked out",
+        "task toy · knocked out before the softmax · 90 examples · bands: 95 % intervals",
     )
     assert figure.layout.xaxis.title.text == "layer ℓ; knocked out in layers ℓ and above"
     assert "clean 75.0%" in figure.to_json()
@@ -72,7 +72,7 @@ def test_the_curve_draws_the_frames_numbers() -> None:
     [
         (
             {"mode": "zero", "unit": "constituent", "reach": "until"},
-            "attention to a constituent is set to zero",
+            "a constituent is knocked out",
             "layers 0 … ℓ",
         ),
         ({"what": "layers", "mode": None, "reach": "at"}, "a block adds nothing", "layer ℓ alone"),
@@ -132,7 +132,7 @@ def test_an_examples_words_stay_apart_and_in_order() -> None:
     assert title.endswith(" → ran")
     assert len(title) <= 80
     assert subtitle == (
-        "task toy · masked before the softmax · clean: −0.30 nats, right"
+        "task toy · knocked out before the softmax · clean: −0.30 nats, right"
         " · knocked out in layers ℓ and above"
     )
 

@@ -295,14 +295,16 @@ def test_an_example_that_is_not_there_is_named() -> None:
 
 def test_summary_is_an_aligned_table() -> None:
     curve = make_curve()
-    lines = curve.summary().splitlines()
+    head, answer, *lines = curve.summary().splitlines()
+    assert answer == curve.sentences()[0]
+    lines = [head, *lines]
     assert lines[0] == (
-        "model tiny · task toy · words masked before the softmax · 6 examples, 45 outcomes"
+        "model tiny · task toy · words knocked out before the softmax · 6 examples, 45 outcomes"
     )
     low, high = wilson(4, 6)
     assert lines[1] == (
-        f"clean accuracy {4 / 6:.3f} [{low:.3f}, {high:.3f}]; accuracy where a word is hidden in "
-        "layers ℓ and above (one word at a time):"
+        f"clean accuracy {4 / 6:.3f} [{low:.3f}, {high:.3f}]; accuracy where a word is knocked "
+        "out in layers ℓ and above (one word at a time):"
     )
     assert lines[2] == "layer  any word (n 5)   content (n 5)  function (n 4)    number (n 1)"
     assert lines[3] == "clean           0.600           0.600           0.500           0.000"
@@ -315,14 +317,19 @@ def test_summary_is_an_aligned_table() -> None:
     )
     assert len({len(line) for line in lines[2:-2]}) == 1
     spans = make_curve(config={**CONFIG, "unit": "span"}).summary()
-    assert "accuracy where a span is hidden in layers ℓ and above (one span at a time):" in spans
+    assert (
+        "accuracy where a span is knocked out in layers ℓ and above (one span at a time):" in spans
+    )
     assert "! 1 of 6 examples have no span before the last token" in spans
 
 
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"what": "words", "mode": "zero", "unit": "constituent"}, "constituents masked after the"),
+        (
+            {"what": "words", "mode": "zero", "unit": "constituent"},
+            "constituents knocked out after the",
+        ),
         ({"what": "heads", "mode": None, "how": "mean"}, "a head's output is replaced by its mean"),
         ({"what": "attn", "mode": None}, "attention adds nothing"),
     ],
@@ -335,7 +342,9 @@ def test_a_long_name_widens_the_summary_and_many_are_cut() -> None:
     words = {example: [f"kind {n} of many" for n in range(14)] for example in range(3)}
     cells = make_cells(words)
     curve = make_curve(clean=make_clean(words), cells=cells, outcomes=make_outcomes(cells))
-    lines = curve.summary().splitlines()
+    head, answer, *lines = curve.summary().splitlines()
+    assert answer == curve.sentences()[0]
+    lines = [head, *lines]
     assert lines[-3] == "and 3 more columns in curve.csv"
     assert len({len(line) for line in lines[2:-3]}) == 1
 
@@ -344,7 +353,9 @@ def test_the_summary_of_heads_is_of_log_probabilities() -> None:
     curve = make_curve(**heads_tables())
     assert "Framed words" not in curve.report()
     assert "Framed words" in make_curve().report()
-    lines = curve.summary().splitlines()
+    head, answer, *lines = curve.summary().splitlines()
+    assert answer == curve.sentences()[0]
+    lines = [head, *lines]
     assert lines[1].endswith("mean change of the answer's log-probability (nats), by head:")
     assert lines[2] == "layer      head 0       head 1       head 2"
     rows = curve.frame[curve.frame["layer"] == 0]

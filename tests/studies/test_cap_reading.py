@@ -10,23 +10,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from interp_compose.studies.cap.reading import (
+from interp_compose.studies.cap.reading import EDGES, FIRST, LAST, READINGS, WORD, reading
+from interp_compose.studies.cap.result import CONTROLS, CapCurve
+from interp_compose.studies.core.decided import (
     ABOVE,
+    ACCURACY,
     BELOW,
-    EDGES,
-    FIRST,
-    LAST,
+    NATS,
     NEAR,
     OPEN,
-    READINGS,
-    WORD,
-    _places,
-    between,
     examples_needed,
-    reading,
+    layers_named,
     relation,
 )
-from interp_compose.studies.cap.result import CONTROLS, CapCurve
 
 MARGIN = 0.05
 ENDS = {BELOW: (-0.2, -0.06), NEAR: (-0.03, 0.03), ABOVE: (0.06, 0.2), OPEN: (-0.2, 0.2)}
@@ -87,16 +83,16 @@ def test_examples_needed_decide_a_difference_that_stays_as_it_is() -> None:
 
 
 def test_an_interval_in_words() -> None:
-    assert between(-0.042, 0.02, "accuracy") == "between 4.2 points less and 2 more"
-    assert between(0.1, 0.255, "accuracy") == "between 10 and 26 points more"
-    assert between(-0.3, -0.05, "accuracy") == "between 5 and 30 points less"
-    assert between(-0.1, 0.25, "target_logprob") == "between 0.10 nats an answer less and 0.25 more"
+    assert ACCURACY.between(-0.042, 0.02) == "between 4.2 points less and 2 more"
+    assert ACCURACY.between(0.1, 0.255) == "between 10 and 26 points more"
+    assert ACCURACY.between(-0.3, -0.05) == "between 5 and 30 points less"
+    assert NATS.between(-0.1, 0.25) == "between 0.10 nats an answer less and 0.25 more"
 
 
 def test_layers_in_words() -> None:
-    assert _places([3]) == "layer 3"
-    assert _places([0, 1]) == "layers 0 and 1"
-    assert _places([0, 1, 3, 5, 6, 7]) == "layers 0, 1, 3 and 5 to 7"
+    assert layers_named([3]) == "layer 3"
+    assert layers_named([0, 1]) == "layers 0 and 1"
+    assert layers_named([0, 1, 3, 5, 6, 7]) == "layers 0, 1, 3 and 5 to 7"
 
 
 def curve(n: int, **right: float) -> CapCurve:

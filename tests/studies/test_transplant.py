@@ -249,7 +249,7 @@ def test_the_table_counts_answers_with_their_intervals(found: Transplants) -> No
     assert made.frame["vector"].unique().tolist() == list(VECTORS)
     lines = made.summary().splitlines()
     n = len(found.pairs)
-    at = lines.index(f"accuracy of the untouched answer, {n} pairs")
+    at = lines.index(f"accuracy of the target's own answer, {n} pairs")
     assert "target pooled" in lines[at + 1]
     row = made.frame.query("pooling == 'mean' and layer == 0 and vector == 'transplant'").iloc[0]
     ends = f"[{row['answer_low']:.3f}, {row['answer_high']:.3f}]"
@@ -364,7 +364,7 @@ def test_what_is_remembered_is_the_sources_own_answer(model: LensModel) -> None:
     assert set(again.figures()) == {"expected", "untouched", "remembered"}
     for figure in again.figures().values():
         (level, *_) = figure.chart.panels[0].levels
-        assert level.label.startswith("target as it is")
+        assert level.label.startswith("clean target")
     assert again.frame["clean_remembered"].tolist() == [level.y] == [0]
     assert set(first.figures()) == {"expected", "untouched"}
     with pytest.raises(OptionError, match="expected one of expected, untouched$"):

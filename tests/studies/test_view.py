@@ -59,16 +59,20 @@ def test_a_view_shows_the_rows_and_columns_that_it_names() -> None:
 def test_a_question_is_answered_at_its_place() -> None:
     at = {"size": LARGEST, "kind": "all"}
     question = StudyQuestion("which is right, of {size:,}", by="setting", at=at, limits="So far.")
-    asked, difference, limits = question.sentences(FRAME, DIFFERENCES)
+    difference, asked, limits = question.sentences(FRAME, DIFFERENCES)
     assert asked == (
         "Asked: which is right, of 2,000; a: 0.500 (0.250 to 0.750 over 3 seeds); "
         "b: 0.500 (0.250 to 0.750 over 3 seeds)."
     )
-    assert "+0.100 [−0.100, +0.300]" in difference
+    assert difference == (
+        "No difference to a, paired by seed, is established: the largest, of b, is between 0.10 "
+        "less and 0.30 more than a (95 %, p by Holm 0.4000)."
+    )
+    assert question.answer(FRAME, DIFFERENCES) == [difference]
     assert limits == "So far."
     last = StudyQuestion("of {size}", by="setting", at={"size": LAST, "kind": "all"}, percent=True)
-    assert "−90.000" in last.sentences(FRAME, DIFFERENCES)[1]
-    assert last.sentences(FRAME, DIFFERENCES)[0].count("50.0 %") == 2
+    assert "between 10 points less and 30 more" in last.sentences(FRAME, DIFFERENCES)[0]
+    assert last.sentences(FRAME, DIFFERENCES)[1].count("50.0 %") == 2
 
 
 def test_encoders_are_named_by_their_model_and_output() -> None:

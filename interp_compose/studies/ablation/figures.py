@@ -28,7 +28,10 @@ HEADS: Final = {
     "mean": "a head's output is replaced by its mean",
     "resample": "a head's output is replaced by that at a random token",
 }
-MASKS: Final = {"exclude": "masked before the softmax", "zero": "masked after the softmax"}
+MASKS: Final = {
+    "exclude": "knocked out before the softmax",
+    "zero": "knocked out after the softmax",
+}
 LINES: Final = tuple(style for style in COMPARISON_STYLES if style.colour != INK)
 """As many as can be told apart, and from the clean model's black level."""
 
@@ -53,7 +56,7 @@ def curve_figure(
             f"{'bars' if one_layer else 'bands'}: 95 % intervals",
             f"{n_left_out} rarer groups not drawn" if n_left_out else "",
         ),
-        x_title=f"layer ℓ; knocked out in {REACH[config['reach']]}",
+        x_title=f"layer ℓ; {_verb(config)} in {REACH[config['reach']]}",
         y_title="accuracy",
         panels=[Panel(lines, [clean])],
     )
@@ -81,7 +84,7 @@ def example_figure(
                 config,
                 f"clean: {logprob:.2f} nats, ".replace("-", MINUS)
                 + ("right" if correct else "wrong"),
-                f"knocked out in {REACH[config['reach']]}",
+                f"{_verb(config)} in {REACH[config['reach']]}",
             ),
             x_title="layer ℓ",
             y_title="head" if config["what"] == "heads" else "",
@@ -107,7 +110,7 @@ def heads_figure(frame: pd.DataFrame, *, config: Mapping[str, Any]) -> ChartFigu
         HeatMap(
             title=f"{model_name(config)}: {CHANGE} when {_what(config)}",
             subtitle=_subtitle(config, f"mean over {_examples(frame)}"),
-            x_title="layer" if heads else f"layer ℓ; knocked out in {REACH[config['reach']]}",
+            x_title="layer" if heads else f"layer ℓ; {_verb(config)} in {REACH[config['reach']]}",
             y_title="head" if heads else "",
             columns=[str(layer) for layer in change.columns],
             rows=[str(name) for name in names],
@@ -126,22 +129,24 @@ def _examples(frame: pd.DataFrame) -> str:
 
 
 def ablated(config: Mapping[str, Any]) -> str:
-    """What is knocked out, and how, in few words."""
+    """What is knocked out or ablated, and how, in few words."""
     if config["what"] == "words":
         return f"{config.get('unit') or 'word'}s {MASKS[config.get('mode') or 'exclude']}"
     return _what(config)
 
 
 def _what(config: Mapping[str, Any]) -> str:
-    """What is knocked out, and how, as a clause."""
+    """What is knocked out or ablated, and how, as a clause."""
     if config["what"] == "heads":
         return HEADS[config.get("how") or "zero"]
     if config["what"] != "words":
         return PARTS[config["what"]]
-    unit = config.get("unit") or "word"
-    if config.get("mode") == "zero":
-        return f"attention to a {unit} is set to zero"
-    return f"a {unit} is hidden from later positions"
+    return f"a {config.get('unit') or 'word'} is knocked out"
+
+
+def _verb(config: Mapping[str, Any]) -> str:
+    """Attention to words is knocked out, what heads and blocks write is ablated."""
+    return "knocked out" if config["what"] == "words" else "ablated"
 
 
 def _drawn(frame: pd.DataFrame) -> list[str]:

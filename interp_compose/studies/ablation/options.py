@@ -28,7 +28,7 @@ class AblationOptions(AnswerOptions):
     """Knock out in layer ℓ and all above ("from", usual for words), in ℓ alone ("at", usual for
     all else), or in 0 … ℓ ("until")."""
     mode: Literal["exclude", "zero"] = "exclude"
-    """For words: cut before the softmax, or set to zero after it, as the paper does; see
+    """For words: left out before the softmax, or set to zero after it, as the paper does; see
     mask_attention."""
     how: Literal["zero", "mean", "resample"] = "zero"
     """For heads: what replaces their output: zero, or "mean" or "resample" over all tokens of at

@@ -241,7 +241,10 @@ class AblationCurve(StudyResult):
         )
 
     def summary(self) -> str:
-        """The table as aligned text: a row per layer, a column per group."""
+        """What ablating changes, and the table as aligned text: a row per layer, a column per
+        group."""
+        from interp_compose.studies.ablation.reading import answers
+
         head, clean_accuracy = self._head()
         heads = self.config.get("what") == "heads"
         value = "logprob_change" if heads else "accuracy"
@@ -268,6 +271,7 @@ class AblationCurve(StudyResult):
             columns += [(titles.get(name, name), name, f">{wide}.3f") for name in shown]
         lines = [
             head,
+            *answers(self),
             f"{clean_accuracy}; {title}:",
             *text_table(table.rename_axis("index").reset_index(), columns),
         ]
@@ -278,17 +282,22 @@ class AblationCurve(StudyResult):
         return self._told(lines)
 
     def sentences(self) -> list[str]:
-        """The clean accuracy, and where most of the answer's log-probability is lost."""
-        worst = self.frame.nsmallest(1, "logprob_change").iloc[0].to_dict()
-        ends = ("", "_low", "_high")
-        change = interval(*(worst[f"logprob_change{end}"] for end in ends), sign=True)
+        """Where the answer's log-probability changes, the clean accuracy, and the accuracy where
+        most is lost."""
+        from interp_compose.studies.ablation.reading import answers
+
+        rows = self.frame
+        if self.config["what"] != "heads":  # kinds of words are of other examples each
+            rows = rows[rows["group"] == rows["group"].iloc[0]]
+        worst = rows.nsmallest(1, "logprob_change").iloc[0].to_dict()
         accuracy = interval(*(worst[name] for name in ("accuracy", "ci_low", "ci_high")))
         done = self._done(worst["group"], worst["layer"])
         return [
+            *answers(self),
             f"{self._head()[1].capitalize()}, the clean model; {INTERVALS}.",
-            f"By the answer's log-probability, most is lost where {done}: it changes "
-            f"by {change} nats on average over {counted(worst['n'], 'examples')}, and the accuracy "
-            f"is {accuracy}, from {decimal(worst['clean_accuracy'], 3)} for the same examples.",
+            f"By the answer's log-probability, most is lost where {done}: the accuracy is "
+            f"{accuracy}, from {decimal(worst['clean_accuracy'], 3)} for the same "
+            f"{counted(worst['n'], 'examples')}.",
         ]
 
     def _done(self, group: str = ALL_WORDS, layer: int | str = "ℓ") -> str:
@@ -302,8 +311,8 @@ class AblationCurve(StudyResult):
         if what != "words":
             return f"{PARTS[what]} in {layers}"
         unit = self.config.get("unit") or "word"
-        hidden = f"a {unit}" if group == ALL_WORDS else f"a {unit} of the kind “{group}”"
-        return f"{hidden} is hidden in {layers} (one {unit} at a time)"
+        named = f"a {unit}" if group == ALL_WORDS else f"a {unit} of the kind “{group}”"
+        return f"{named} is knocked out in {layers} (one {unit} at a time)"
 
     def _examples(self) -> Examples:
         framed = "Framed words are those knocked out, one at a time. "

@@ -10,18 +10,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from interp_compose.studies.core.text import counted
+from interp_compose.studies.core.decided import (
+    ABOVE,
+    ACCURACY,
+    BELOW,
+    NATS,
+    NEAR,
+    OPEN,
+    Row,
+    layers_named,
+    records,
+    relation,
+    would_decide,
+)
 
 if TYPE_CHECKING:
     from interp_compose.studies.cap.result import CapCurve
 
-BELOW, ABOVE, NEAR, OPEN = "below", "above", "near", "open"
-LEVEL: Final = 0.05
-MARGINS: Final = {"accuracy": 0.05, "target_logprob": 0.1}
-"""Within which a difference is called none: 5 points of accuracy, or .1 nats an answer."""
+MEASURES: Final = {"accuracy": ACCURACY, "target_logprob": NATS}
+"""Whose margins, within which a difference is called none, are 5 points and .1 nats an answer."""
 
 WORD, EDGES, NONE = "word", "edges", "none"
 LAST, FIRST, EITHER = "the last token", "the first token", "either end"
@@ -29,7 +38,6 @@ SPANS: Final = {"straddling": "spans one token off", "shuffled": "spans elsewher
 OVERWRITTEN: Final = {"deleting": "overwriting", "losing positions": "overwriting positions"}
 """Words of a meaning, and those for broadcasting, which puts a vector into all places of a unit and
 loses none."""
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -131,43 +139,23 @@ READINGS: Final = (
 """In the order in which they are tried. Of the states that are decided, one of them is met."""
 
 
-def relation(row: Row, margin: float) -> str:
-    """How the first of a paired difference lies to the second: below or above it where p after
-    Holm's correction is below .05 and the interval does not hold 0, near it where the interval lies
-    within ``margin`` on both sides, else open."""
-    low, high = row["ci_low"], row["ci_high"]
-    if row["p_holm"] < LEVEL and not low <= 0 <= high:
-        return ABOVE if low > 0 else BELOW
-    return NEAR if -margin <= low and high <= margin else OPEN
-
-
-def examples_needed(row: Row, margin: float) -> int:
-    """So many examples decide an open difference if it stays as it is: the interval, whose sides
-    shrink with √n, then ends at 0, or at the margin where that takes fewer. More than there are,
-    since Holm's correction may leave open what its interval alone would decide."""
-    difference: float = row["difference"]
-    wider: float = max(difference - row["ci_low"], row["ci_high"] - difference)
-    side = max(abs(difference), margin - abs(difference))
-    return max(ceil(float(row["n"]) * (wider / side) ** 2), int(row["n"]) + 1)
-
-
 _Layer = tuple[int, Reading | None, dict[str, Row]]
 
 
 def answers(curve: CapCurve) -> list[str]:
     """One or two sentences that answer what the curve asks."""
     names = list(dict.fromkeys(curve.frame["pooling"]))
-    value = curve._value
+    value, measure = curve._value, MEASURES[curve._value]
     if value == "target_logprob" and len(curve.clean) == 1:
         return []
     spans = next((name for name in ("straddling", "shuffled") if name in names), None)
     cost, costs = _cost(curve, names[0], spans)
     can_fall = float((curve.clean["correct"] & curve.clean["affected"]).mean())
-    if value == "accuracy" and can_fall <= 2 * MARGINS[value]:
+    if value == "accuracy" and can_fall <= 2 * measure.margin:
         few = (
-            f"Pooling can cost at most {amount(can_fall, value)}, since "
-            f"{_number(can_fall, value)} % of the examples are right and have a unit of several "
-            f"tokens: a cost within {amount(MARGINS[value], value)} is not called none here."
+            f"Pooling can cost at most {measure.amount(can_fall)}, since "
+            f"{measure.number(can_fall)} % of the examples are right and have a unit of several "
+            f"tokens: a cost within {measure.amount(measure.margin)} is not called none here."
         )
         return [cost, few] if costs else [few]
     if "mean" in names and spans and {"last", "first"} <= {*names}:
@@ -178,17 +166,14 @@ def answers(curve: CapCurve) -> list[str]:
 def _cost(curve: CapCurve, pooling: str, spans: str | None) -> tuple[str, bool]:
     """What pooling costs at the layer that keeps least, and other spans there; whether it costs
     anything at some layer."""
-    value, units = curve._value, plural(curve)
-    margin, frame = MARGINS[value], curve.differences(pooling, value=value)
-    rows: list[Row] = [
-        {str(name): cell for name, cell in row.items()} for row in frame.to_dict("records")
-    ]
+    value, units, measure = curve._value, plural(curve), MEASURES[curve._value]
+    margin, rows = measure.margin, records(curve.differences(pooling, value=value))
     least = min(rows, key=lambda row: float(row["difference"]))
     costly = [row for row in rows if relation(row, margin) == BELOW]
     if not costly:
         none = all(row["ci_low"] >= -margin for row in rows)
         start = (
-            f"Pooling {units} by {pooling} costs no more than {amount(margin, value)}"
+            f"Pooling {units} by {pooling} costs no more than {measure.amount(margin)}"
             if none
             else f"No cost of pooling {units} by {pooling} is established"
         )
@@ -196,27 +181,28 @@ def _cost(curve: CapCurve, pooling: str, spans: str | None) -> tuple[str, bool]:
         where = "where least is left"
         if not none and least["ci_low"] >= -margin:  # what is open is another layer
             least, where = lowest, "where the interval reaches lowest"
-        change = between(least["ci_low"], least["ci_high"], value)
+        change = measure.between(least["ci_low"], least["ci_high"])
         kept = f"at layer {least['layer']}, {where}, {change} than clean is kept (95 %)"
         return f"{start}: {kept}.", False
     worst = min(costly, key=lambda row: float(row["difference"]))
     most = "most" if worst is least else "most, where a cost is established,"
     text = (
         f"Pooling {units} by {pooling} costs {most} at layer {worst['layer']}: "
-        f"{amount(-worst['difference'], value)} "
-        f"[{_number(-worst['ci_high'], value)}, {_number(-worst['ci_low'], value)}]"
+        f"{measure.amount(-worst['difference'])} "
+        f"[{measure.number(-worst['ci_high'])}, {measure.number(-worst['ci_low'])}]"
     )
     if spans is None or pooling != "mean":
         return f"{text}.", True
     other = curve.differences(spans, "mean", value=value)
     row = other[other["layer"] == worst["layer"]].iloc[0]
-    kept = between(row["ci_low"], row["ci_high"], value)
+    kept = measure.between(row["ci_low"], row["ci_high"])
     return f"{text}; {SPANS[spans]} keep {kept} (95 %).", True
 
 
 def _reading(curve: CapCurve, spans: str) -> str:
     """Where one vector per unit suffices, or that none is in sight, or why it is open."""
-    unit, margin = str(curve.config["unit"]), MARGINS[curve._value]
+    unit, measure = str(curve.config["unit"]), MEASURES[curve._value]
+    margin = measure.margin
     layers = list(_layers(curve, spans))
     shown: dict[str, list[int]] = {}
     for layer, found, _ in layers:
@@ -227,13 +213,13 @@ def _reading(curve: CapCurve, spans: str) -> str:
         near = all(relation(row, margin) == NEAR for row in at_them)
         gains = all(relation(row, margin) == ABOVE for row in at_them)
         mean = (
-            f"stays within {amount(margin, curve._value)} of clean"
+            f"stays within {measure.amount(margin)} of clean"
             if near
             else f"keeps more than clean{'' if gains else ', or stays near it'}"
         )
         return (
-            f"One vector per {unit} suffices at {_places(shown[WORD])}: mean {mean}, while its "
-            f"first or last token alone and {other} keep less."
+            f"One vector per {unit} suffices at {layers_named(shown[WORD])}: mean {mean}, while "
+            f"its first or last token alone and {other} keep less."
         )
     if EDGES in shown:
         edges = (
@@ -242,31 +228,31 @@ def _reading(curve: CapCurve, spans: str) -> str:
             else f"a {unit} is not yet one vector"
         )
         least = min(rows["mean"]["ci_low"] for layer, _, rows in layers if layer in shown[EDGES])
-        small = f", though no more than {amount(margin, curve._value)}," if least >= -margin else ""
+        small = f", though no more than {measure.amount(margin)}," if least >= -margin else ""
         than = "spans across the edges" if spans == "straddling" else SPANS[spans]
         return (
-            f"At {_places(shown[EDGES])} {edges}: mean costs something{small or ','} and less than "
-            f"{than}."
+            f"At {layers_named(shown[EDGES])} {edges}: mean costs something{small or ','} and "
+            f"less than {than}."
         )
     meaning = _commonest(layers, unit, curve.config.get("mode", "collapse"))
     if OPEN not in shown:
         return f"No evidence of one vector per {unit}: {meaning}."
-    needed = max(
-        examples_needed(row, margin)
+    undecided = [
+        row
         for _, found, rows in layers
         if found is None
         for row in rows.values()
         if relation(row, margin) == OPEN
-    )
+    ]
     start = (
         f"No evidence of one vector per {unit}: {meaning}"
         if NONE in shown
         else f"Nothing can be said about one vector per {unit}"
     )
     return (
-        f"{start}; open at {_places(shown[OPEN])}, where an interval reaches beyond "
-        f"{amount(margin, curve._value)} or a difference is in doubt: about "
-        f"{counted(100 * ceil(needed / 100), 'examples')} would decide it, were it as measured."
+        f"{start}; open at {layers_named(shown[OPEN])}, where an interval reaches beyond "
+        f"{measure.amount(margin)} or a difference is in doubt: "
+        f"{would_decide(undecided, margin)}."
     )
 
 
@@ -283,7 +269,7 @@ def _commonest(layers: Sequence[_Layer], unit: str, mode: str) -> str:
     meaning, places = max(shown.items(), key=lambda each: len(each[1]))
     for word, instead in OVERWRITTEN.items() if mode == "broadcast" else ():
         meaning = meaning.replace(word, instead)
-    return f"at {_places(places)}, {meaning.replace('{unit}', unit)}"
+    return f"at {layers_named(places)}, {meaning.replace('{unit}', unit)}"
 
 
 def _layers(curve: CapCurve, spans: str) -> Iterator[_Layer]:
@@ -300,7 +286,7 @@ def _layers(curve: CapCurve, spans: str) -> Iterator[_Layer]:
     }
     for layer in frames["mean"].index:
         rows = {name: frame.loc[layer].to_dict() for name, frame in frames.items()}
-        yield int(layer), reading(rows, MARGINS[value]), rows
+        yield int(layer), reading(rows, MEASURES[value].margin), rows
 
 
 def reading(rows: Mapping[str, Row], margin: float) -> Reading | None:
@@ -324,42 +310,3 @@ def reading(rows: Mapping[str, Row], margin: float) -> Reading | None:
 def plural(curve: CapCurve) -> str:
     """What is pooled, of several."""
     return f"{curve.config['unit']}s"
-
-
-def amount(number: float, value: str) -> str:
-    """``5 points`` of accuracy, ``0.10 nats an answer``."""
-    unit = "points" if value == "accuracy" else "nats an answer"
-    return f"{_number(number, value)} {unit}"
-
-
-def between(low: float, high: float, value: str) -> str:
-    """An interval of differences: ``between 4 points less and 2 more``."""
-    unit = "points" if value == "accuracy" else "nats an answer"
-    ends = [_number(abs(end), value) for end in (low, high)]
-    if low < 0 < high:
-        return f"between {ends[0]} {unit} less and {ends[1]} more"
-    more, ends = ("more", ends) if low >= 0 else ("less", ends[::-1])
-    return f"between {ends[0]} and {ends[1]} {unit} {more}"
-
-
-def _number(number: float, value: str) -> str:
-    """In whole points, or one decimal below 10; nats with one, or two below 10."""
-    if value != "accuracy":
-        return f"{number:.{1 if abs(number) >= 10 else 2}f}".replace("-", "−")
-    points = 100 * number
-    return f"{points:.0f}" if abs(points) >= 10 else f"{points:.1f}".removesuffix(".0")
-
-
-def _places(layers: Sequence[int]) -> str:
-    """``layer 3``, ``layers 0, 1 and 4 to 8``."""
-    runs: list[list[int]] = []
-    for layer in layers:
-        if runs and layer == runs[-1][-1] + 1:
-            runs[-1].append(layer)
-        else:
-            runs.append([layer])
-    texts: list[str] = []
-    for run in runs:
-        texts += map(str, run) if len(run) < 3 else [f"{run[0]} to {run[-1]}"]
-    whole = " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))
-    return f"layer{'s' * (len(layers) > 1)} {whole}"

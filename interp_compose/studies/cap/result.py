@@ -8,7 +8,7 @@ two of texts: ``tokens`` of the prompts, and ``predictions``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
@@ -20,8 +20,8 @@ from interp_compose.checks import labelled
 from interp_compose.errors import InputError, OptionError, warn
 from interp_compose.plots.chart import answers_note
 from interp_compose.stats.intervals import share_interval, wilson_interval
-from interp_compose.stats.paired_shares import paired_shares
-from interp_compose.stats.seeds import holm, mean_interval, paired_difference
+from interp_compose.stats.seeds import mean_interval
+from interp_compose.studies.core.decided import paired
 from interp_compose.studies.core.examples import (
     PREDICTIONS,
     TOKENS,
@@ -251,12 +251,12 @@ class CapCurve(StudyResult):
                 "1; read frame's target_logprob"
             )
         clean = self.clean.set_index("example")[column]
-        rows: list[_Row] = []
+        rows: list[tuple[Any, pd.Series[Any], pd.Series[Any]]] = []
         for layer, depth in self._depths.items():
             other = clean if second == NOT_POOLED else values[layer, second]
             place = {"layer": layer, "depth": depth, "first": first, "second": second}
             rows.append((place, values[layer, first], other[values.index]))
-        return _paired(rows)
+        return paired(rows)
 
     def differences_from(self, other: CapCurve) -> pd.DataFrame:
         """This curve's accuracies minus another's of the same examples: of another model, of a
@@ -295,11 +295,13 @@ class CapCurve(StudyResult):
         if warning := unlike({"this curve": self, "the other": other}, ["pooling"]):
             warn(warning)
         clean_place = {"layer": -1, "depth": np.nan, "pooling": NOT_POOLED}
-        rows: list[_Row] = [(clean_place, self.clean["correct"], other.clean["correct"])]
+        rows: list[tuple[Any, pd.Series[Any], pd.Series[Any]]] = [
+            (clean_place, self.clean["correct"], other.clean["correct"])
+        ]
         for layer, pooling in shared_places:
             place = {"layer": layer, "depth": self._depths[layer], "pooling": pooling}
             rows.append((place, right[layer, pooling], other_right[layer, pooling]))
-        return _paired(rows)
+        return paired(rows)
 
     def _by_place(self) -> dict[Any, pd.Series[bool]]:
         """Which examples are right, in order, at each layer under each pooling."""
@@ -533,36 +535,6 @@ def _logprobs(outcomes: pd.DataFrame, clean: pd.DataFrame) -> pd.DataFrame:
         numbers = dict(zip(("low", "high"), ends, strict=True), target_logprob=values.mean())
         rows.append({"layer": layer, "pooling": pooling, **numbers, "n": len(values)})
     return pd.DataFrame(rows).sort_values(["pooling", "layer"], key=OUTCOMES.place)
-
-
-_Row = tuple[Mapping[str, Any], "pd.Series[Any]", "pd.Series[Any]"]
-
-
-def _paired(rows: Sequence[_Row]) -> pd.DataFrame:
-    """Two columns of right and wrong, or of log-probabilities, paired by example, at each place;
-    Holm over all of them."""
-    records = []
-    for place, one, other in rows:
-        first, second = one.to_numpy(), other.to_numpy()
-        if first.dtype == bool:
-            records.append({**place, **asdict(paired_shares(first, second))})
-            continue
-        change = paired_difference(first, second)
-        records.append(
-            {
-                **place,
-                "difference": change.difference,
-                "ci_low": change.ci_low,
-                "ci_high": change.ci_high,
-                "only_first": int((first > second).sum()),
-                "only_second": int((first < second).sum()),
-                "p": change.p,
-                "n": change.n,
-            }
-        )
-    table = pd.DataFrame(records)
-    n = table.pop("n")
-    return table.assign(p_holm=holm(table["p"].tolist()), n=n)
 
 
 def _summarise(outcomes: pd.DataFrame, clean: pd.DataFrame, n_layers: int) -> pd.DataFrame:

@@ -317,26 +317,6 @@ def listed(rows: pd.DataFrame, by: str, *, percent: bool = False) -> str:
     return "; ".join(f"{row[by]}: {over_seeds(row, percent=percent)}" for row in records)
 
 
-def most_apart(differences: pd.DataFrame, by: str, *, percent: bool = False) -> list[str]:
-    """A sentence on the largest difference to the first value of ``by``; none without another."""
-    rows = differences[differences["difference"].notna()]
-    if rows.empty:
-        return []
-    row = rows.iloc[int(rows["difference"].abs().to_numpy().argmax())].to_dict()
-    scale, unit = (100, " points") if percent else (1, "")
-    ends = (scale * row[name] for name in ("difference", "ci_low", "ci_high"))
-    tested = ""
-    if not math.isnan(row["p_holm"]):
-        tested = f" ({UNCORRECTED}; p by Holm {probability(row['p_holm'])})"
-    text = f"{interval(*ends, sign=True)}{unit}{tested}."
-    if len(rows) == 1:
-        return [f"The difference of {row[by]} to {row['other']}, paired by seed, is {text}"]
-    return [
-        f"Of all differences to {row['other']}, paired by seed, that of {row[by]} is the largest: "
-        f"{text}"
-    ]
-
-
 def differences_told(
     differences: pd.DataFrame,
     place: Sequence[tuple[Any, ...]],

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import pandas as pd
 
+from interp_compose.studies.core.decided import ACCURACY, PLAIN, Measure, apart
 from interp_compose.studies.core.text import (
     LIMITS,
     Column,
     differences_told,
     listed,
-    most_apart,
     text_table,
 )
 
@@ -74,6 +74,8 @@ class StudyQuestion:
         at: the place: column -> its value, :data:`FIRST`, :data:`LAST` or :data:`LARGEST`;
             of the differences, those columns that they have.
         percent: whether values are shares.
+        measure: of the differences, with the margin within which one is called none; of shares 5
+            points.
         limits: what the numbers do not show.
     """
 
@@ -81,28 +83,38 @@ class StudyQuestion:
     by: str
     at: Mapping[str, Any] = field(default_factory=dict)
     percent: bool = False
+    measure: Measure = PLAIN
     limits: str = LIMITS
 
+    def answer(self, frame: pd.DataFrame, differences: pd.DataFrame) -> list[str]:
+        """The sentence that says whether a difference is established."""
+        tested = _at(self._place(frame), differences)
+        return apart(tested, self.by, ACCURACY if self.percent else self.measure)
+
     def sentences(self, frame: pd.DataFrame, differences: pd.DataFrame) -> list[str]:
-        """The question with its numbers, the largest difference, and what they do not show."""
+        """The answer, the question with its numbers, and what they do not show."""
+        place = self._place(frame)
+        if self.by not in frame:
+            frame = frame.assign(**{self.by: frame["model"] + " " + frame["output"]})
+        rows = _at(place, frame)
+        question = self.text.format_map(rows.iloc[0])
+        return [
+            *self.answer(frame, differences),
+            f"Asked: {question}; {listed(rows, self.by, percent=self.percent)}.",
+            self.limits,
+        ]
+
+    def _place(self, frame: pd.DataFrame) -> dict[str, Any]:
+        """The columns of :attr:`at` and their values in this frame."""
         kinds = {
             FIRST: lambda column: column.iloc[0],
             LAST: lambda column: column.iloc[-1],
             LARGEST: lambda column: column.max(),
         }
-        place = {
+        return {
             name: kinds[value](frame[name]) if value in kinds else value
             for name, value in self.at.items()
         }
-        if self.by not in frame:
-            frame = frame.assign(**{self.by: frame["model"] + " " + frame["output"]})
-        rows, tested = (_at(place, one) for one in (frame, differences))
-        question = self.text.format_map(rows.iloc[0])
-        return [
-            f"Asked: {question}; {listed(rows, self.by, percent=self.percent)}.",
-            *most_apart(tested, self.by, percent=self.percent),
-            self.limits,
-        ]
 
 
 def _at(place: Mapping[str, Any], frame: pd.DataFrame) -> pd.DataFrame:

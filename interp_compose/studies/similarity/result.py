@@ -316,8 +316,10 @@ class SimilarityCurve(StudyResult):
 
     def summary(self) -> str:
         """The curve as aligned text: a table per subset, a row per layer, a column per pooling."""
+        from interp_compose.studies.similarity.reading import answers
+
         metric = self.metrics[0]
-        lines = [self._head()[0]]
+        lines = [self._head()[0], *answers(self)]
         names = list(dict.fromkeys(self.frame["pooling"]))
         pooled = with_controls_named("with units pooled", names, CONTROLS)
         for subset, rows in self.frame.groupby("subset", sort=False):
@@ -336,18 +338,24 @@ class SimilarityCurve(StudyResult):
         return self._told(lines)
 
     def sentences(self) -> list[str]:
-        """Agreement with people of the clean model, and what pooling changes most."""
+        """Where pooling changes the agreement with people, that of the clean model, and what
+        changes it most."""
+        from interp_compose.studies.similarity.reading import answers
+
         subset, metric, ends = self.frame["subset"].iloc[0], self.metrics[0], ("", "_low", "_high")
         rows = self.frame[self.frame["subset"] == subset]
         first = rows.iloc[0].to_dict()
         clean = interval(*(first[f"clean_{metric}{end}"] for end in ends))
-        sentences = [f"Over {first['n']} pairs ({subset}), {metric} of the clean model is {clean}."]
+        sentences = [*answers(self)]
+        sentences += [
+            f"Over {first['n']} pairs ({subset}), {metric} of the clean model is {clean}."
+        ]
         if rows[f"{metric}_diff"].notna().any():
             most = rows.loc[rows[f"{metric}_diff"].abs().idxmax()].to_dict()
             change = interval(*(most[f"{metric}_diff{end}"] for end in ends), sign=True)
             sentences.append(
-                f"Pooling changes it most by {most['pooling']} at layer {most['layer']}: {change}; "
-                f"{INTERVALS}."
+                f"Of all poolings {most['pooling']} changes it most, at layer {most['layer']}: "
+                f"{change}; {INTERVALS}."
             )
         return sentences
 

@@ -29,7 +29,7 @@ ANSWERS: Final = {
 """Of each answer, accuracy and interval by their columns."""
 TITLES: Final = {
     "expected": "the expected answer",
-    "untouched": "the untouched answer",
+    "untouched": "the target's own answer",
     "remembered": "the source's own answer",
 }
 CLEAN: Final = {
@@ -53,7 +53,7 @@ def accuracy_figure(frame: pd.DataFrame, answer: str, config: Mapping[str, Any])
     levels = []
     if CLEAN[answer] in first:  # a result that was saved before has no share that is remembered
         target = float(first[CLEAN[answer]])
-        levels.append(Level(f"target as it is {target:.1%}", target, CLEAN_STYLE))
+        levels.append(Level(f"clean target {target:.1%}", target, CLEAN_STYLE))
     if answer == "expected" and first["n_composed"]:
         composed = float(first["composed_expected"])
         levels.append(Level(f"composed as text {composed:.1%}", composed, dotted(MUTED)))

@@ -157,7 +157,7 @@ class Transplants(StudyResult):
 
         Columns: layer; depth (0 … 1); pooling; vector; expected_accuracy, the share of the n pairs
         in which the prediction is the expected answer, with its Wilson 95 % interval expected_low,
-        expected_high; answer_accuracy, answer_low, answer_high of the untouched answer;
+        expected_high; answer_accuracy, answer_low, answer_high of the target's own answer;
         remembered, remembered_low, remembered_high, the share of the source's own answer among the
         n_remembered pairs where that is known (NaN where there is none);
         expected_logprob and answer_logprob (means, nats); n; clean_expected, clean_answer and
@@ -215,21 +215,24 @@ class Transplants(StudyResult):
         )
 
     def summary(self) -> str:
-        """Accuracies as aligned text: a row per layer and pooling, a column per vector."""
-        first = self.frame.iloc[0]
-        lines = [*self._head()]
+        """What is carried; and accuracies as aligned text: a row per layer and pooling, a column
+        per vector."""
+        from interp_compose.studies.transplant.reading import answers
+
+        first, (head, clean) = self.frame.iloc[0], self._head()
+        lines = [head, *answers(self), clean]
         if first["n_composed"]:
             n_composed = int(first["n_composed"])
             lines.append(
                 f"on {counted(n_composed, 'composed prompts')}: the expected answer in "
                 f"{_share(first['composed_expected'], n_composed)}"
             )
-        answers = {"expected": ("expected", "n"), "untouched": ("answer", "n")}
+        shown = {"expected": ("expected", "n"), "target's own": ("answer", "n")}
         if first["n_remembered"]:
-            answers["source's own"] = ("remembered", "n_remembered")
+            shown["source's own"] = ("remembered", "n_remembered")
         rows = self.frame.sort_values(["pooling", "layer", "vector"], key=OUTCOMES.place)
         place = (("pooling", "pooling", "<8"), ("layer", "layer", ">5"))
-        for title, (name, count) in answers.items():
+        for title, (name, count) in shown.items():
             value = name if name == "remembered" else f"{name}_accuracy"
             cells = rows.assign(
                 vector=rows["vector"].replace(SHOWN),
@@ -249,7 +252,10 @@ class Transplants(StudyResult):
         return self._told(lines)
 
     def sentences(self) -> list[str]:
-        """What the clean model answers, and where the transplant is taken for the phrase."""
+        """Where the transplant is taken for the phrase, what was asked, what the clean model
+        answers, and the shares where the expected answer is given most often."""
+        from interp_compose.studies.transplant.reading import answers
+
         moved = self.frame[self.frame["vector"] == "transplant"]
         best = moved.nlargest(1, "expected_accuracy").iloc[0].to_dict()
         place = (self.frame["layer"] == best["layer"]) & (self.frame["pooling"] == best["pooling"])
@@ -261,6 +267,7 @@ class Transplants(StudyResult):
         first = self._head()[1]
         pair = {name: str(text).strip() for name, text in self.pairs.iloc[0].items()}
         return [
+            *answers(self),
             "Asked: whether the vector of a phrase of one prompt (the source) is taken for that "
             "phrase in another (the target). The expected answer is that of the composed prompt, "
             "the target with the source's phrase in it. In the first pair "

@@ -157,7 +157,9 @@ def test_means_intervals_and_differences_by_hand() -> None:
 
 
 def test_the_summary_has_a_row_for_each_output_and_block() -> None:
-    lines = [" ".join(line.split()) for line in result().summary().splitlines()]
+    answer, blank, *lines = [" ".join(line.split()) for line in result().summary().splitlines()]
+    assert [answer, blank] == [result().sentences()[0], ""]
+    assert answer.startswith("cat comp is above cat cont, paired by seed, by 0.50 nats a token")
     assert lines == [
         "40 masked tokens of held-out documents: means, smallest to largest seed",
         "",

@@ -11,6 +11,7 @@ import pandas as pd
 
 from interp_compose._public import public
 from interp_compose.papers.shared.grid.shares import differences_of_readings, summary_of, with_costs
+from interp_compose.studies.core.decided import Measure
 from interp_compose.studies.core.grid import GridResult
 from interp_compose.studies.core.tables import Table
 from interp_compose.studies.core.text import LIMITS, Column, decimal
@@ -127,6 +128,7 @@ class Pretrained(GridResult):
         "how well encoders predict {n:,} masked tokens of held-out documents (nats a token)",
         by="reading",
         at={"measure": "masked_loss"},
+        measure=Measure("nats a token", 0.05),
         limits=f"Whether their vectors follow meaning is not asked here, but by encoders. {LIMITS}",
     )
 

@@ -13,9 +13,10 @@ from scipy.stats import binomtest
 from interp_compose._public import public
 from interp_compose.papers.complexity.tasks.concept_images import NODES, described
 from interp_compose.papers.shared.grid.shares import ALL, differences_of, summary_of
+from interp_compose.studies.core import decided
 from interp_compose.studies.core.grid import GridResult
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import LIMITS, decimal, listed, most_apart, text_table
+from interp_compose.studies.core.text import LIMITS, decimal, listed, text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -181,18 +182,22 @@ class ConceptGraphs(GridResult):
             )
         return [*lines, ""]
 
+    def _answers(self) -> list[str]:
+        differences = self.differences[self.differences["kind"] == ALL]
+        named = differences.assign(name=_named(differences))
+        return decided.apart(named, "name", decided.ACCURACY)
+
     def sentences(self) -> list[str]:
-        """Which combinations that were not trained on are drawn right most and least often, and
-        what differs most."""
+        """Whether init rates differ, and which combinations that were not trained on are drawn
+        right most and least often."""
         rows = self.frame[(self.frame["kind"] == ALL) & ~self.frame["trained"]]
         rows = rows if len(rows) else self.frame[self.frame["kind"] == ALL]
         rows = rows.assign(name=_named(rows)).sort_values("mean", ascending=False, kind="stable")
-        differences = self.differences[self.differences["kind"] == ALL]
         return [
+            *self._answers(),
             "Asked: whether diffusion models compose concepts that they have not seen together; of "
             "such combinations, the ones whose images are right most and least often: "
             f"{listed(rows.iloc[[0, -1]], 'name', percent=True)}.",
-            *most_apart(differences.assign(name=_named(differences)), "name", percent=True),
             f"What is right is decided by a judge, which errs as the summary says. {LIMITS}",
         ]
 

@@ -21,6 +21,7 @@ from interp_compose.papers.complexity.grid.settings import (
     with_settings,
 )
 from interp_compose.papers.shared.grid.shares import differences_of, summary_of
+from interp_compose.studies.core.decided import Measure
 from interp_compose.studies.core.grid import GridResult
 from interp_compose.studies.core.tables import Table
 from interp_compose.studies.core.text import LIMITS, Column
@@ -100,6 +101,7 @@ class TextPhases(GridResult):
         "text; after {size:,} training tokens",
         by="setting",
         at={"measure": "perplexity", "size": LARGEST},
+        measure=Measure("nats a token", 0.05),
         limits=f"Differences are in nats a token. {LIMITS}",
     )
 

@@ -1,0 +1,275 @@
+"""Paired differences, decided and in words: which way one lies, that it lies within a margin, or
+that it is open, and how many examples would decide it.
+
+A difference that is not significant is never called none: that takes its whole interval within
+:attr:`Measure.margin`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import ceil, isnan
+from typing import Any, Final
+
+import pandas as pd
+
+from interp_compose.stats.paired_shares import paired_shares
+from interp_compose.stats.seeds import holm, paired_difference
+from interp_compose.studies.core.text import counted, decimal, probability
+
+BELOW, ABOVE, NEAR, OPEN = "below", "above", "near", "open"
+LEVEL: Final = 0.05
+Row = Mapping[str, Any]
+"""Of a difference: difference, ci_low, ci_high, p_holm, n."""
+Places = Callable[[Sequence[Row]], str]
+"""Where these rows are, in words."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What is compared, in words.
+
+    Attributes:
+        unit: of a difference, such as "points".
+        margin: within which a difference is called none.
+        scale: what numbers are multiplied by.
+    """
+
+    unit: str
+    margin: float
+    scale: float = 1.0
+
+    def number(self, value: float) -> str:
+        """In whole points, or one decimal below 10; others with one, or two below 10, and more
+        where these would be 0."""
+        scaled = self.scale * value
+        if self.scale != 1.0:
+            return f"{scaled:.0f}" if abs(scaled) >= 10 else decimal(scaled, 1).removesuffix(".0")
+        return decimal(scaled, 1 if abs(scaled) >= 10 else 2)
+
+    def amount(self, value: float) -> str:
+        """``5 points`` of accuracy, ``0.10 nats an answer``."""
+        return f"{self.number(value)} {self.unit}".rstrip()
+
+    def between(self, low: float, high: float) -> str:
+        """An interval of differences: ``between 4 points less and 2 more``."""
+        ends = [self.number(abs(end)) for end in (low, high)]
+        if low < 0 < high:
+            return f"between {ends[0]} {self.unit} less and {ends[1]} more".replace("  ", " ")
+        more, ends = ("more", ends) if low >= 0 else ("less", ends[::-1])
+        return f"between {ends[0]} and {ends[1]} {self.unit} {more}".replace("  ", " ")
+
+    def change(self, row: Row) -> str:
+        """A difference and its interval without their sign: ``by 20 points [18, 23]``."""
+        ends = sorted((abs(row["ci_low"]), abs(row["ci_high"])))
+        low, high = map(self.number, ends)
+        return f"by {self.amount(abs(row['difference']))} [{low}, {high}]"
+
+
+ACCURACY: Final = Measure("points", 0.05, 100.0)
+NATS: Final = Measure("nats an answer", 0.1)
+PLAIN: Final = Measure("", 0.05)
+"""Of correlations and areas, and of shares that are not in per cent."""
+
+
+def paired(rows: Sequence[tuple[Row, pd.Series[Any], pd.Series[Any]]]) -> pd.DataFrame:
+    """Two columns of right and wrong, or of numbers, paired by example, at each place; Holm over
+    all of them. Of right and wrong :func:`.paired_shares`, else the paired t test."""
+    records = []
+    for place, one, other in rows:
+        first, second = one.to_numpy(), other.to_numpy()
+        if first.dtype == bool:
+            records.append({**place, **asdict(paired_shares(first, second))})
+            continue
+        change = paired_difference(first, second)
+        records.append(
+            {
+                **place,
+                "difference": change.difference,
+                "ci_low": change.ci_low,
+                "ci_high": change.ci_high,
+                "only_first": int((first > second).sum()),
+                "only_second": int((first < second).sum()),
+                "p": change.p,
+                "n": change.n,
+            }
+        )
+    table = pd.DataFrame(records)
+    n = table.pop("n")
+    return table.assign(p_holm=holm(table["p"].tolist()), n=n)
+
+
+def records(frame: pd.DataFrame) -> list[Row]:
+    """A frame's rows."""
+    return [{str(name): cell for name, cell in row.items()} for row in frame.to_dict("records")]
+
+
+def relation(row: Row, margin: float) -> str:
+    """How the first of a paired difference lies to the second: below or above it where p after
+    Holm's correction is below .05 and the interval does not hold 0, near it where the interval lies
+    within ``margin`` on both sides, else open."""
+    low, high = row["ci_low"], row["ci_high"]
+    if row["p_holm"] < LEVEL and not low <= 0 <= high:
+        return ABOVE if low > 0 else BELOW
+    return NEAR if within(row, margin) else OPEN
+
+
+def within(row: Row, margin: float) -> bool:
+    """The whole interval lies within ``margin`` on both sides of 0."""
+    return bool(-margin <= row["ci_low"] and row["ci_high"] <= margin)
+
+
+def examples_needed(row: Row, margin: float) -> int:
+    """So many examples decide an open difference if it stays as it is: the interval, whose sides
+    shrink with √n, then ends at 0, or at the margin where that takes fewer. More than there are,
+    since Holm's correction may leave open what its interval alone would decide."""
+    difference: float = row["difference"]
+    wider: float = max(difference - row["ci_low"], row["ci_high"] - difference)
+    side = max(abs(difference), margin - abs(difference))
+    return max(ceil(float(row["n"]) * (wider / side) ** 2), int(row["n"]) + 1)
+
+
+def would_decide(rows: Sequence[Row], margin: float, of: str = "examples") -> str:
+    """How many examples would decide all of these open differences."""
+    needed = max(examples_needed(row, margin) for row in rows)
+    several = f"about {counted(100 * ceil(needed / 100), of)} would decide it"
+    return f"{several}, were it as measured"
+
+
+def changed(
+    rows: Sequence[Row],
+    measure: Measure,
+    *,
+    act: str,
+    what: str,
+    places: Places | None = None,
+    of: str = "examples",
+) -> str:
+    """What an act does to a number, in a sentence: where it lowers and raises it, where it leaves
+    it within the margin, and where that is open.
+
+    Args:
+        rows: the difference to the clean model, a row for each place; Holm over them.
+        measure: of the number.
+        act: such as "Pooling words by mean".
+        what: the number, such as "the accuracy".
+        places: of rows in words; by default of their layers.
+        of: what ``n`` counts.
+    """
+    at = places or (lambda some: f"at {layers_named([row['layer'] for row in some])}")
+    margin = measure.amount(measure.margin)
+    if any(isnan(row["ci_low"]) for row in rows):
+        return (
+            f"Whether {lowered(act)} changes {what} is not known: there is no interval of "
+            f"{counted(int(rows[0]['n']), of)}."
+        )
+    kinds: dict[str, list[Row]] = {BELOW: [], ABOVE: [], NEAR: [], OPEN: []}
+    for row in rows:
+        state = NEAR if within(row, measure.margin) else relation(row, measure.margin)
+        kinds[state].append(row)
+    parts: list[str] = []
+    for state, verb, worst in ((BELOW, "lowers", min), (ABOVE, "raises", max)):
+        if some := kinds[state]:
+            most = worst(some, key=lambda row: float(row["difference"]))
+            where = f" {at(some)}, most" if len(some) > 1 else ""
+            subject = "it" if parts else act
+            number = "it" if parts else what
+            change = measure.change(most)
+            parts.append(f"{subject} {verb} {number}{where} {at([most])}, {change} (95 %)")
+    if some := kinds[NEAR]:
+        whole = len(some) == len(rows)
+        subject, number = ("it", "it") if parts else (act, what)
+        where = "nowhere by more than" if whole else f"{at(some)} by no more than"
+        parts.append(f"{subject} changes {number} {where} {margin}")
+        if whole:
+            most = max(some, key=lambda row: max(-row["ci_low"], row["ci_high"]))
+            change = measure.between(most["ci_low"], most["ci_high"])
+            parts[-1] += f": most {at([most])}, where it is {change} than clean (95 %)"
+    if some := kinds[OPEN]:
+        widest = max(some, key=lambda row: float(row["ci_high"] - row["ci_low"]))
+        change = measure.between(widest["ci_low"], widest["ci_high"])
+        where = f"{at(some)}, where the interval is widest {at([widest])}" if some[1:] else at(some)
+        needed = would_decide(some, measure.margin, of)
+        start = "it is" if parts else f"whether {lowered(act)} changes {what} is"
+        parts.append(f"{start} open {where}: {change} than clean (95 %); {needed}")
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def apart(differences: pd.DataFrame, by: str, measure: Measure) -> list[str]:
+    """Whether what ``by`` names differs from ``other``, paired by seed, in a sentence: the largest
+    difference that is established, and how many are not. None without a difference.
+
+    Args:
+        differences: paired, with the columns ``by``, other, difference, ci_low, ci_high, p_holm
+            (NaN of one seed) and maybe n_seeds.
+        by: the column of what is compared.
+        measure: of the differences.
+    """
+    rows = records(differences[differences["difference"].notna()])
+    if not rows:
+        return []
+    others = list(dict.fromkeys(row["other"] for row in rows))
+    to = f" to {others[0]}" if len(others) == 1 else ""
+    most = max(rows, key=lambda row: abs(float(row["difference"])))
+    tested = [row for row in rows if not isnan(row["p_holm"])]
+    if not tested:
+        way = "more" if most["difference"] > 0 else "less"
+        return [
+            f"Whether there is a difference{to} is not known, of one seed: the largest in it, of "
+            f"{most[by]}, is {measure.amount(abs(most['difference']))} {way} than {most['other']}."
+        ]
+    rows, states = tested, [relation(row, measure.margin) for row in tested]
+    established = [row for row, one in zip(rows, states, strict=True) if one in (BELOW, ABOVE)]
+    n_open, n_near = states.count(OPEN), states.count(NEAR)
+    rest = [f"{n_near} within {measure.amount(measure.margin)}"] if n_near else []
+    rest += [f"{n_open} open"] if n_open else []
+    if established:
+        most = max(established, key=lambda row: abs(float(row["difference"])))
+        way = "above" if most["difference"] > 0 else "below"
+        count = f", the largest of {len(established)} that are" if established[1:] else ", which is"
+        others_are = f"; of {len(rows)} differences, {' and '.join(rest)}" if rest else ""
+        return [
+            f"{most[by]} is {way} {most['other']}, paired by seed, {measure.change(most)} (95 %, "
+            f"p by Holm {probability(most['p_holm'])}){count} established{others_are}."
+        ]
+    widest = max(rows, key=lambda row: max(-row["ci_low"], row["ci_high"]))
+    change = measure.between(widest["ci_low"], widest["ci_high"])
+    at = f"that of {widest[by]} is {change} than {widest['other']} (95 %)"
+    if not n_open:
+        margin = measure.amount(measure.margin)
+        return [f"No difference{to}, paired by seed, is larger than {margin}: {at}."]
+    undecided = [row for row, one in zip(rows, states, strict=True) if one == OPEN]
+    largest = max(undecided, key=lambda row: abs(float(row["difference"])))
+    change = measure.between(largest["ci_low"], largest["ci_high"])
+    needed = ""
+    if "n_seeds" in largest:
+        seeds = examples_needed({**largest, "n": largest["n_seeds"]}, measure.margin)
+        needed = f"; about {counted(seeds, 'seeds')} would decide it, were it as measured"
+    within_it = f"; {rest[0]}" if n_near else ""
+    return [
+        f"No difference{to}, paired by seed, is established: the largest, of {largest[by]}, is "
+        f"{change} than {largest['other']} (95 %, p by Holm {probability(largest['p_holm'])})"
+        f"{needed}{within_it}."
+    ]
+
+
+def lowered(text: str) -> str:
+    """A sentence's start inside another sentence."""
+    return text[0].lower() + text[1:]
+
+
+def layers_named(layers: Sequence[int]) -> str:
+    """``layer 3``, ``layers 0, 1 and 4 to 8``."""
+    runs: list[list[int]] = []
+    for layer in layers:
+        if runs and layer == runs[-1][-1] + 1:
+            runs[-1].append(layer)
+        else:
+            runs.append([layer])
+    texts: list[str] = []
+    for run in runs:
+        texts += map(str, run) if len(run) < 3 else [f"{run[0]} to {run[-1]}"]
+    whole = " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))
+    return f"layer{'s' * (len(layers) > 1)} {whole}"
