@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 BIN3 := .venv-tl3/bin
 
-.PHONY: venv demo explore test test-long check test-tl3 test-newest test-gpu test-gpu-dry gpu-packages bench docs clean
+.PHONY: venv demo explore test test-long check test-tl3 test-newest test-gpu test-gpu-dry gpu-packages bench docs release clean
 
 venv: .venv/.ready
 .venv/.ready: pyproject.toml constraints.txt
@@ -80,6 +80,11 @@ bench: venv
 docs: venv
 	$(BIN)/sphinx-build -W -b html docs docs/_build/html
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m docs tests/test_docs.py tests/test_notebooks.py
+
+# sdist and wheel in out/dist, checked; the wheel installed alone with the lowest and the highest packages that it allows, and
+# tried. torch as in constraints.txt: RELEASE='--torch ""' leaves it to pip and its index.
+release: venv
+	$(BIN)/python -m tests.release $(RELEASE)
 
 clean:
 	rm -rf .venv .venv-tl3 out docs/_build

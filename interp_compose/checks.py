@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.util import find_spec
 from numbers import Integral
 from random import Random
 from typing import Any, Final, TypeVar
 
-from interp_compose.errors import InputError, OptionError
+from interp_compose.errors import InputError, MissingPackageError, OptionError
 from interp_compose.runs.result import Result
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Result)
+
+
+def check_package(module: str, extra: str) -> None:
+    """Refuse to begin what needs a package that is not installed; ``extra`` brings it."""
+    if find_spec(module) is None:
+        raise MissingPackageError(
+            f"{module} is not installed; get it with: pip install 'interp-compose[{extra}]'"
+        )
 
 
 def check_numbers(seed: int, batch_size: int | None) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from interp_compose.checks import check_package
 from interp_compose.errors import CapabilityError, CorruptFileError, OptionError, first_line
 from interp_compose.runs.files import read_bytes
 
@@ -149,6 +150,7 @@ def _weight(name: str, kind: int, shape: tuple[int, ...], data: memoryview, file
 
 
 def _settings(text: bytes, file: Path) -> dict[str, Any]:
+    check_package("yaml", "marian")
     import yaml
 
     try:

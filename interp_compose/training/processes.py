@@ -10,17 +10,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from interp_compose.checks import check_package
+
 
 class Processes:
     """The processes of this run: who I am, sums over all of us, and waiting for each other.
 
     accelerate is called only where there are several (``WORLD_SIZE``), so that a single run leaves
     its process-wide state alone. ``device`` is this process' own then.
+
+    Raises:
+        MissingPackageError: there are several, and accelerate is not installed.
     """
 
     def __init__(self, device: torch.device) -> None:
         self.count, self.index, self.device = 1, 0, device
         if int(os.environ.get("WORLD_SIZE") or 1) > 1:
+            check_package("accelerate", "processes")
             from accelerate import PartialState
 
             state = PartialState(cpu=device.type == "cpu")

@@ -52,6 +52,6 @@ def test_what_cannot_be_scored_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
             bleu(ours, theirs)
     with pytest.raises(OptionError, match="tokenize='cn'; expected one of 'zh', '13a'"):
         bleu(["a"], ["a"], tokenize="cn")  # type: ignore[arg-type]
-    monkeypatch.setitem(sys.modules, "sacrebleu.metrics", None)
+    monkeypatch.setitem(sys.modules, "sacrebleu", None)
     with pytest.raises(MissingPackageError, match=r"pip install 'interp-compose\[seq2seq\]'"):
         bleu(["a"], ["a"])

@@ -7,8 +7,8 @@ import math
 import numpy as np
 from jaxtyping import Float
 from scipy import stats
-from sklearn import metrics
 
+from interp_compose.checks import check_package
 from interp_compose.errors import OptionError
 
 CLASSES = ("accuracy", "matthews", "f1")
@@ -25,7 +25,11 @@ def classified(
 
     Raises:
         OptionError: another metric.
+        MissingPackageError: scikit-learn is not installed.
     """
+    check_package("sklearn", "papers")
+    from sklearn import metrics
+
     if metric == "accuracy":
         return float((predicted == target).mean())
     if metric == "matthews":

@@ -12,7 +12,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from interp_compose.errors import MissingPackageError, OptionError
+from interp_compose.checks import check_package
+from interp_compose.errors import OptionError
 
 Prediction = Literal["noise", "velocity"]
 """The noise ε in √ᾱ x + √(1 − ᾱ) ε, or √ᾱ ε − √(1 − ᾱ) x (Salimans and Ho 2022)."""
@@ -30,12 +31,8 @@ def diffusers() -> Any:
     Raises:
         MissingPackageError: it is not installed.
     """
-    try:
-        return import_module("diffusers")
-    except ImportError:
-        raise MissingPackageError(
-            "diffusers is not installed; get it with: pip install 'interp-compose[images]'"
-        ) from None
+    check_package("diffusers", "images")
+    return import_module("diffusers")
 
 
 class ConceptUNet(nn.Module):

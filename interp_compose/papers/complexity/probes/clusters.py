@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from interp_compose.checks import check_package
 from interp_compose.errors import InputError
 from interp_compose.probes.matrices import check_matrices
 
@@ -24,7 +25,9 @@ def silhouette(X: Float[Tensor, "point d"], labels: Int[Tensor, "_"]) -> float:
         InputError: not a matrix; another number of labels; fewer than two clusters, or as many as
             points.
         NonFiniteError: NaN or infinite entries.
+        MissingPackageError: scikit-learn is not installed.
     """
+    check_package("sklearn", "papers")
     from sklearn.metrics import silhouette_score
 
     _check(X, labels)

@@ -7,7 +7,8 @@ from importlib import import_module
 from typing import Any, Literal
 
 from interp_compose._public import public
-from interp_compose.errors import InputError, MissingPackageError
+from interp_compose.checks import check_package
+from interp_compose.errors import InputError
 
 Tokenizer = Literal["zh", "13a", "intl", "char", "none"]
 """sacrebleu's tokenizers that need no other package."""
@@ -27,12 +28,8 @@ def bleu(
         InputError: no translations, or another number of references.
         MissingPackageError: sacrebleu is not installed.
     """
-    try:
-        metrics: Any = import_module("sacrebleu.metrics")
-    except ImportError:
-        raise MissingPackageError(
-            "sacrebleu is not installed; get it with: pip install 'interp-compose[seq2seq]'"
-        ) from None
+    check_package("sacrebleu", "seq2seq")
+    metrics: Any = import_module("sacrebleu.metrics")
     if not translations or len(translations) != len(references):
         raise InputError(
             f"there are {len(translations)} translations and {len(references)} references; "

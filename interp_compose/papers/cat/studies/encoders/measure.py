@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final, cast
 
-from interp_compose.checks import check_names, drawn, is_whole, sample_note
+from interp_compose.checks import check_names, check_package, drawn, is_whole, sample_note
 from interp_compose.errors import InputError, OptionError
 from interp_compose.models.load import load_model
 from interp_compose.models.own_folder import WEIGHTS
@@ -111,6 +111,7 @@ def encoders(
             alike; training texts, or a share of them, of one class.
         CorruptFileError: a run was altered after it was done.
         ModelError: runs failed; the others are kept. Names the first and its log.
+        MissingPackageError: a classifier is to be scored, and scikit-learn is not installed.
     """
     return _grid(runs, tasks, options).train(out, options)
 
@@ -304,6 +305,8 @@ def _check(tasks: Tasks, options: EncodersOptions) -> None:
         )
     if not tasks:
         raise OptionError("tasks is empty: expected at least one, such as load_pairs('bird')")
+    if any(isinstance(task, LabelledTask) for task in tasks.values()):
+        check_package("sklearn", "papers")
     for name, task in tasks.items():
         pairs = drawn(task.test, options.limit) if isinstance(task, PairTask) else ()
         if isinstance(task, PairTask) and not are_apart(pairs):

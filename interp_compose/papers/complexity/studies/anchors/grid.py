@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 import torch
 
+from interp_compose.checks import check_package
 from interp_compose.errors import InputError, MissingDataError
 from interp_compose.models.load import load_model
 from interp_compose.papers.complexity.grid.together import NUMBER, fit, step_bytes
@@ -82,7 +83,9 @@ def anchor_grid(
 
     Raises:
         OptionError: a run that cannot be trained.
+        MissingPackageError: scikit-learn is not installed.
     """
+    check_package("sklearn", "papers")
     for run in runs:
         run.check()
     at_once = 1

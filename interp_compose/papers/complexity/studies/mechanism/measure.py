@@ -12,7 +12,7 @@ import pandas as pd
 from tqdm.auto import tqdm
 
 from interp_compose._versions import environment_versions, gathered_versions
-from interp_compose.checks import is_whole
+from interp_compose.checks import check_package, is_whole
 from interp_compose.errors import CapabilityError, InputError, OptionError
 from interp_compose.papers.complexity.studies.anchors.grid import (
     FinishedPhaseRun,
@@ -61,7 +61,9 @@ def mechanism(
         MissingDataError: no runs there, or none at one of the init rates.
         InputError: the folder holds something else, or a run diverged.
         CorruptFileError: a run was altered after it was done.
+        MissingPackageError: scikit-learn is not installed.
     """
+    check_package("sklearn", "papers")
     rates = checked(init_rates, "init_rates")
     seed, draw = options.seed, options.draw
     for name, value in (("draw", draw), ("seed", 0 if seed is None else seed)):

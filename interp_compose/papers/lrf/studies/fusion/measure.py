@@ -9,7 +9,7 @@ from typing import Any
 from tqdm.auto import tqdm
 
 from interp_compose._versions import environment_versions, gathered_versions
-from interp_compose.checks import is_whole
+from interp_compose.checks import check_package, is_whole
 from interp_compose.errors import InputError, OptionError
 from interp_compose.papers.lrf.grammar import grammar_of, marks_of
 from interp_compose.papers.lrf.studies.fusion.options import FusionCommand, FusionOptions
@@ -54,7 +54,9 @@ def fusion(runs: str | os.PathLike[str], options: FusionOptions) -> Fusion:
         MissingDataError: no finished runs there, or none of a model or of the seed.
         InputError: the folder holds something else; too few training sentences for a probe.
         CorruptFileError: a run was altered after it was done.
+        MissingPackageError: scikit-learn is not installed.
     """
+    check_package("sklearn", "papers")
     _check(options)
     opened = finished_runs(runs, options.models, options.seed)
     data = opened[0].data
