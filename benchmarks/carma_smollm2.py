@@ -59,6 +59,7 @@ def measured(
         "differences": carma_outcomes.rows(comparison.differences),
         "values": carma_outcomes.rows(comparison.frames["values"]),
         "dose": carma_outcomes.rows(comparison.dose),
+        "gain_by_layer": carma_outcomes.gain_by_layer(comparison.frames["values"]),
         "training": carma_outcomes.rows(comparison.frames["training"]),
     }
 
