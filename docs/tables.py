@@ -404,6 +404,7 @@ TABLES: dict[str, Callable[[], Table]] = {
     "watch_cost": watch_results.cost,
     "carma_mini_idm": partial(carma_results.outcomes, "mini-idm"),
     "carma_mini_sst": partial(carma_results.outcomes, "mini-sst"),
+    "carma_smollm2": partial(carma_results.outcomes, "idm"),
     "carma_dose": carma_results.dose,
     "carma_gains": carma_results.gains,
     "carma_labels": carma_results.labels,

@@ -58,7 +58,9 @@ RULES: Final = """\
    draws it: pre-LN for Figs 3 and 5C, post-LN for Figs 4, 5A, 5B and 8. Where a row has numbers of
    both, it must hold on each; an architecture without a run in the phase that the claim is about
    decides nothing.
-6. **By hand**, marked †: the deciding numbers are in the row, and a test fails once they
+6. **Models.** Claims about language models are judged on one that others trained, where one was
+   measured (CARMA's, on SmolLM2-135M); toys are shown with the verdict that they alone would give.
+7. **By hand**, marked †: the deciding numbers are in the row, and a test fails once they
    change sides.
 """
 

@@ -152,8 +152,8 @@ def test_sentences_hold_where_nothing_is_lost_and_count_their_examples() -> None
     gained = CapCurve.from_outcomes(right, clean, made.config, n_layers=of_cap.N_LAYERS)
     assert "where least is left, between" in gained.sentences()[0]
     ablated = made_once("ablation")
-    worst = ablated.frames["curve"].nsmallest(1, "logprob_change")["n"].item()
-    assert f"on average over {worst} example" in ablated.sentences()[1]
+    assert "number" in {*ablated.frames["curve"]["group"]}  # of one example, it loses most
+    assert ablated.sentences()[-1].endswith("from 0.600 for the same 5 examples.")
 
 
 def test_half_of_a_surrogate_pair_in_a_files_name_is_replaced() -> None:
