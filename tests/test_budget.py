@@ -1,6 +1,7 @@
-"""The size of the package: ``budget.toml``, enforced.
+"""The size of the package and of its docs: ``budget.toml``, enforced.
 
-Lines and files per room, public names, options of commands. Who raises a number says why in the
+Lines and files per room, public names, options of commands; words of the docs that are read from
+end to end. Who raises a number says why in the
 same line; ``python -m tests.test_budget`` prints the numbers as they are.
 """
 
@@ -19,6 +20,11 @@ from interp_compose import cli
 
 PACKAGE = Path(interp_compose.__file__).parent
 BUDGET = PACKAGE.parent / "budget.toml"
+DOCS = BUDGET.parent / "docs"
+LOOKED_UP = {"api", "changelog", "cli", "contributing", "glossary", "objects", "papers", "verdicts"}
+"""Pages that nobody reads from end to end."""
+NOT_PROSE = re.compile(r"^```.*?^```|^\|.*?$", re.DOTALL | re.MULTILINE)
+"""Blocks of code, and rows of tables."""
 SLACK = 1.03
 """A room may stay this far below its number before that is lowered."""
 
@@ -37,7 +43,18 @@ def measured() -> dict[str, dict[str, int]]:
     names["library"] = len(interp_compose.__all__) - len(papers)
     commands = (*cli.COMMANDS, *cli.NOT_MEASURING)
     options = {name: len(_options(name)) for name in commands}
-    return {"lines": dict(lines), "files": dict(files), "names": names, "options": options}
+    words = {"guides and results": sum(map(_words, DOCS.glob("*.md")))}
+    return {
+        **{"lines": dict(lines), "files": dict(files), "names": names, "options": options},
+        "words": words,
+    }
+
+
+def _words(page: Path) -> int:
+    """Of its prose."""
+    if page.stem in LOOKED_UP:
+        return 0
+    return len(NOT_PROSE.sub("", page.read_text(encoding="utf-8")).split())
 
 
 def _options(command: str) -> set[str]:
