@@ -78,16 +78,15 @@ def test_who_waited_while_another_made_the_result_reads_it(
     prepared: PreparedCap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[Any] = []
-    rows_of = study.batch_rows
+    of_all = study._of_all_shards
 
-    def then_the_other_ends(*arguments: Any, **keywords: Any) -> Any:
-        rows = rows_of(*arguments, **keywords)
-        monkeypatch.setattr(study, "batch_rows", rows_of)
+    def after_the_other(*arguments: Any) -> Any:
+        monkeypatch.setattr(study, "_of_all_shards", of_all)
         made.append(carried_out(prepared, shard(tmp_path, "1/2")))
-        return rows
+        return of_all(*arguments)
 
     carried_out(prepared, shard(tmp_path, "1/2"))
-    monkeypatch.setattr(study, "batch_rows", then_the_other_ends)
+    monkeypatch.setattr(study, "_of_all_shards", after_the_other)
     result = carried_out(prepared, shard(tmp_path, "2/2"))
     assert isinstance(made[0], ic.CapCurve)
     assert isinstance(result, ic.CapCurve)

@@ -13,7 +13,7 @@ from interp_compose.checks import check_limit, drawn, sample_note
 from interp_compose.errors import InterpComposeError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
-from interp_compose.runs.files import plain_json
+from interp_compose.runs.files import plain_json, remove_if_empty
 from interp_compose.studies.core.options import (
     OF_TASK,
     AnswerOptions,
@@ -25,8 +25,8 @@ from interp_compose.studies.core.options import (
 )
 from interp_compose.studies.core.output import check_folder, held_folder, write_result
 from interp_compose.studies.core.result import StudyResult
-from interp_compose.studies.core.shards import Shard
-from interp_compose.studies.core.study import Prepared, measured, measured_shard, noting
+from interp_compose.studies.core.shards import FOLDER, NotTheLastError, Shard
+from interp_compose.studies.core.study import Prepared, measured, noting
 from interp_compose.tasks.load import check_task, load_task
 from interp_compose.types import Example
 
@@ -95,9 +95,19 @@ def carried_out(prepared: Prepared[R], output: Output) -> R | str:
         shard = Shard.of(output.shard, len(prepared.batches))
         check_folder(out, prepared.kind, prepared.config, overwrite=overwrite)
         earlier = None if overwrite else finished(out, prepared)
-        return earlier or measured_shard(
-            prepared, shard, out, progress=not output.quiet, start_afresh=overwrite, keep=keep
-        )
+        try:
+            return earlier or measured(
+                prepared,
+                progress=not output.quiet,
+                resume=shard.folder(out),
+                start_afresh=overwrite,
+                keep=keep,
+                shard=shard,
+            )
+        except NotTheLastError as missing:
+            return str(missing)
+        finally:
+            remove_if_empty(out / FOLDER)
     with held_folder(out, prepared.kind, prepared.config, overwrite=overwrite):
         earlier = None if overwrite else finished(out, prepared)
         if earlier is not None:

@@ -21,6 +21,10 @@ from interp_compose.runs.batches import BatchStore
 FOLDER: Final = "shards"
 
 
+class NotTheLastError(Exception):
+    """A shard is measured, and others are not; the text names them. No error of a user's."""
+
+
 @dataclass(frozen=True)
 class Shard:
     """Process ``number`` (1 to ``count``) of ``count``."""
@@ -69,15 +73,15 @@ class Shards:
     stores: tuple[BatchStore, ...]
 
     @classmethod
-    def below(cls, out: Path, like: BatchStore) -> Shards:
-        """Those of the run of ``like``, one of them.
+    def beside(cls, own: BatchStore) -> Shards:
+        """Those of the run of ``own``, one of them.
 
         Raises:
             InputError: a shard is another run's, with what differs.
             CorruptFileError: nothing intact says whose it is.
         """
-        folders = sorted(path for path in (out / FOLDER).iterdir() if path.is_dir())
-        return cls(tuple(BatchStore.of_others(folder, like.fingerprint) for folder in folders))
+        folders = sorted(path for path in own.folder.parent.iterdir() if path.is_dir())
+        return cls(tuple(BatchStore.of_others(folder, own.fingerprint) for folder in folders))
 
     def rows(self) -> dict[int, pd.DataFrame]:
         """Of each batch that is there, whole."""

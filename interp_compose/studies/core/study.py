@@ -15,12 +15,12 @@ from tqdm.auto import tqdm
 from interp_compose.models.enough_memory import check_available
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import weights_digest
-from interp_compose.runs.batches import BatchStore, KeptBatches, kept_batches
-from interp_compose.runs.files import locked, remove_if_empty
+from interp_compose.runs.batches import BatchStore, kept_batches
+from interp_compose.runs.files import locked
 from interp_compose.studies.core.data import filtered_of, rows_of
 from interp_compose.studies.core.options import Options
 from interp_compose.studies.core.result import StudyResult
-from interp_compose.studies.core.shards import FOLDER, Shard, Shards
+from interp_compose.studies.core.shards import NotTheLastError, Shard, Shards
 
 OptionsT = TypeVar("OptionsT", bound=Options)
 R = TypeVar("R", bound=StudyResult)
@@ -68,106 +68,83 @@ def measured(
     resume: str | Path | None = None,
     start_afresh: bool = False,
     keep: Callable[[R], object] = lambda result: None,
+    shard: Shard | None = None,
 ) -> R:
     """Measure batch by batch. With ``resume``, a folder, finished batches are kept in it until the
     result is made; with ``start_afresh``, those of another run are discarded.
 
-    ``keep`` is given the result before the finished batches are deleted.
+    ``keep`` is given the result before the finished batches are deleted. Of a ``shard``, ``resume``
+    is its :meth:`.Shard.folder`, and its batches alone are measured; where those of the others are
+    there as well, the result is made of all.
 
     Raises:
         InterventionError: ``resume``, and hooks or functions act that no version names.
         NotEnoughMemoryError: the batches that are not finished need more than is free.
+        InputError: there are shards of another run.
+        NotTheLastError: other shards are not finished.
     """
+    title = f"{prepared.config['study']} {prepared.model.name}"
     unversioned = [*prepared.model.open_blocks.unversioned, *prepared.unversioned]
-    with kept_batches(resume, prepared.config, unversioned, start_afresh=start_afresh) as finished:
-        frames = batch_rows(prepared, finished, range(len(prepared.batches)), progress=progress)
+    numbers = range(len(prepared.batches))
+    with kept_batches(
+        resume, prepared.config, unversioned, start_afresh=start_afresh, is_shard=shard is not None
+    ) as finished:
+        if shard is not None and isinstance(finished, BatchStore):
+            Shards.beside(finished)  # refuses those of another run before any work
+            numbers = shard.batches(len(prepared.batches))
+        kept = {number: finished.get(number) for number in numbers}
+        _check_memory(prepared, [n for n in numbers if kept[n] is None], title)
+        frames = []
+        for number in tqdm(numbers, title, unit="batch", disable=not progress):
+            rows = kept[number]
+            if rows is None:
+                with torch.no_grad():
+                    rows = prepared.rows(prepared.batches[number])
+                finished.put(number, rows)
+            frames.append(rows)
+        if shard is not None and isinstance(finished, BatchStore):
+            return _of_all_shards(prepared, shard, finished, keep)
         result = prepared.result(pd.concat(frames, ignore_index=True))
         keep(result)
         return result
 
 
-def batch_rows(
-    prepared: Prepared[Any], finished: KeptBatches, numbers: Sequence[int], *, progress: bool
-) -> list[pd.DataFrame]:
-    """The rows of these batches; what is not ``finished`` is measured.
-
-    Raises:
-        NotEnoughMemoryError: the batches that are not finished need more than is free.
-    """
-    title = f"{prepared.config['study']} {prepared.model.name}"
-    kept = {number: finished.get(number) for number in numbers}
-    left = [prepared.batches[number] for number, rows in kept.items() if rows is None]
-    if left:
-        largest = max(left, key=prepared.least_bytes)
-        remedies = ["set a smaller batch_size"] * (len(largest) > 1)
-        remedies += ["measure fewer layers at a time"] * (
-            len(prepared.config.get("layers", ())) > 1
-        )
-        check_available(
-            prepared.least_bytes(largest),
-            prepared.model.device,
-            f"{title}: a batch of {len(largest)}",
-            ", or ".join([", ".join(remedies)] * bool(remedies) + ["use shorter texts"]),
-        )
-    frames = []
-    for number in tqdm(numbers, title, unit="batch", disable=not progress):
-        rows = kept[number]
-        if rows is None:
-            with torch.no_grad():
-                rows = prepared.rows(prepared.batches[number])
-            finished.put(number, rows)
-        frames.append(rows)
-    return frames
+def _check_memory(prepared: Prepared[Any], left: Sequence[int], title: str) -> None:
+    """Refuse the largest batch that is left to be measured, if it does not fit."""
+    if not left:
+        return
+    largest = max((prepared.batches[number] for number in left), key=prepared.least_bytes)
+    remedies = ["set a smaller batch_size"] * (len(largest) > 1)
+    remedies += ["measure fewer layers at a time"] * (len(prepared.config.get("layers", ())) > 1)
+    check_available(
+        prepared.least_bytes(largest),
+        prepared.model.device,
+        f"{title}: a batch of {len(largest)}",
+        ", or ".join([", ".join(remedies)] * bool(remedies) + ["use shorter texts"]),
+    )
 
 
-def measured_shard(
-    prepared: Prepared[R],
-    shard: Shard,
-    out: Path,
-    *,
-    progress: bool,
-    start_afresh: bool,
-    keep: Callable[[R], object],
-) -> R | str:
-    """Measure the batches of one shard. Where the others' are below ``out`` as well, the result,
-    which ``keep`` is given before they are deleted; else a sentence on what is missing.
-
-    Raises:
-        InputError: there are shards of another run.
-        InterventionError, NotEnoughMemoryError: as :func:`measured`.
-    """
-    unversioned = [*prepared.model.open_blocks.unversioned, *prepared.unversioned]
-    folder, config = shard.folder(out), prepared.config
-    with kept_batches(folder, config, unversioned, start_afresh=start_afresh, is_shard=True) as own:
-        assert isinstance(own, BatchStore)  # a folder is named
-        Shards.below(out, own)  # refuses those of another run before any work
-        batch_rows(prepared, own, shard.batches(len(prepared.batches)), progress=progress)
-        with locked(out, wait=MERGING):
-            if own.files():
-                outcome = _merged(prepared, shard, out, own, keep)
-            else:  # another process has just made the result of them
-                outcome = prepared.kind.load(out)
-    remove_if_empty(out / FOLDER)
-    return outcome
-
-
-def _merged(
-    prepared: Prepared[R], shard: Shard, out: Path, own: BatchStore, keep: Callable[[R], object]
-) -> R | str:
-    """The result of all batches, or which shards are missing."""
-    every, total = Shards.below(out, own), len(prepared.batches)
-    rows = every.rows()
-    missing = {*range(total)} - rows.keys()
-    if missing:
-        n_own = len(shard.batches(total))
-        return (
-            f"shard {shard.number}/{shard.count} is measured, {n_own} of {total} batches. Not yet "
-            f"whole in {out / FOLDER}: {shard.others(missing)}; the last of them writes the result"
-        )
-    result = prepared.result(pd.concat([rows[n] for n in range(total)], ignore_index=True))
-    keep(result)
-    every.clear()
-    return result
+def _of_all_shards(
+    prepared: Prepared[R], shard: Shard, own: BatchStore, keep: Callable[[R], object]
+) -> R:
+    """The result of all batches, unless some are missing."""
+    out = own.folder.parents[1]
+    with locked(out, wait=MERGING):
+        if not own.files():  # another process has just made the result of them
+            return prepared.kind.load(out)
+        every, total = Shards.beside(own), len(prepared.batches)
+        rows = every.rows()
+        missing = {*range(total)} - rows.keys()
+        if missing:
+            raise NotTheLastError(
+                f"shard {shard.number}/{shard.count} is measured, {len(shard.batches(total))} of "
+                f"{total} batches. Not yet whole in {own.folder.parent}: {shard.others(missing)}; "
+                "the last of them writes the result"
+            )
+        result = prepared.result(pd.concat([rows[n] for n in range(total)], ignore_index=True))
+        keep(result)
+        every.clear()
+        return result
 
 
 def prepared_of(
