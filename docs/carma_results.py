@@ -24,20 +24,23 @@ BY_LAYER: Final = {"layer": "{layer:.0f}"}
 VERSIONS: Final = {"original": "original", "ft": "FT", "carma": "CARMA"}
 
 
-def compared(task: str) -> str:
-    """The file of the comparison on a task, of the toy but for "idm"."""
-    return "carma_smollm2_idm" if task == "idm" else f"carma_mini_base_{task.replace('-', '_')}"
+COMPARED: Final = {
+    "idm": "carma_smollm2_idm",
+    "mini-idm": "carma_mini_base_mini_idm",
+    "mini-sst": "carma_mini_base_mini_sst",
+}
+"""The file of the comparison on each task."""
 
 
 def _carma_over_ft(task: str, family: str) -> pd.DataFrame:
-    rows = frame(compared(task), "differences")
+    rows = frame(COMPARED[task], "differences")
     return rows.query("first == 'carma' and second == 'ft' and family == @family")
 
 
 def outcomes(task: str) -> Table:
     """Each headline measure, by version, and CARMA minus plain fine-tuning."""
     place = ["metric", "rate", "layer", "pooling"]
-    original = frame(compared(task), "summary").query("version == 'original'")
+    original = frame(COMPARED[task], "summary").query("version == 'original'")
     rows = _carma_over_ft(task, "headline").merge(original[[*place, "mean"]], on=place)
     columns: Columns = {
         "%": _measure,
@@ -136,7 +139,7 @@ STABILITY: Final = {
 
 def stability(task: str) -> Table:
     """How measures vary over seeds, and improvements."""
-    rows = chosen(frame(compared(task), "summary"), ["metric"], STABILITY)
+    rows = chosen(frame(COMPARED[task], "summary"), ["metric"], STABILITY)
     styles = {"consist_syn_cv": ".3f"}
     rows["style"] = [styles.get(metric, ".1f") for metric in rows["metric"]]
     rows = rows.replace({"metric": STABILITY, "version": VERSIONS})
@@ -185,7 +188,7 @@ def dose() -> Table:
         "mean dose": "{dose:.0points} %",
         "prompts with all wanted replaced": "{reached:.0points} %",
     }
-    rows = pd.concat(frame(compared(task), "dose").assign(task=task) for task in TASKS)
+    rows = pd.concat(frame(COMPARED[task], "dose").assign(task=task) for task in TASKS)
     return table(rows, columns)
 
 
@@ -197,7 +200,7 @@ def gains() -> Table:
         "slope": "slope, per layer",
     }
     rows = [
-        {**measured.read(compared(task))["gain_by_layer"][metric], "task": task, "name": name}
+        {**measured.read(COMPARED[task])["gain_by_layer"][metric], "task": task, "name": name}
         for metric, name in names.items()
         for task in TASKS
     ]

@@ -350,8 +350,8 @@ class Claims(list[Claim]):
 
 def _families(lines: Sequence[T], stated: Callable[[T], Query]) -> list[list[T]]:
     """The lines that decide, and those that do not: p is corrected within each."""
-    second = ["second" in stated(line) for line in lines]
-    return [[*compress(lines, second)], [*compress(lines, map(not_, second))]]
+    decides = ["second" not in stated(line) for line in lines]
+    return [[*compress(lines, decides)], [*compress(lines, map(not_, decides))]]
 
 
 def _short(number: float) -> str:

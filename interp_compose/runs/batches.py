@@ -71,7 +71,7 @@ class BatchStore(NumberedFiles):
         return None
 
 
-class NoBatches:
+class _NoBatches:
     """Batches that nobody keeps."""
 
     def get(self, number: int) -> None:
@@ -79,9 +79,6 @@ class NoBatches:
 
     def put(self, number: int, frame: pd.DataFrame) -> None:
         """Keep nothing."""
-
-
-KeptBatches = BatchStore | NoBatches
 
 
 @contextmanager
@@ -92,7 +89,7 @@ def kept_batches(
     *,
     start_afresh: bool,
     is_shard: bool = False,
-) -> Iterator[KeptBatches]:
+) -> Iterator[BatchStore | _NoBatches]:
     """The finished batches of a run, kept in the folder ``resume`` under its ``config`` and the
     versions of what computes them, and deleted when the ``with`` block, which makes the result of
     them, has ended well. Those of a shard stay: who has all makes the result.
@@ -109,7 +106,7 @@ def kept_batches(
             under which the stored batches were computed.
     """
     if resume is None:
-        yield NoBatches()
+        yield _NoBatches()
         return
     if unversioned:
         raise InterventionError(

@@ -25,12 +25,12 @@ REACHES: Final = {"from": "from a layer on", "at": "in one layer", "until": "up 
 def answers(curve: AblationCurve) -> list[str]:
     """The sentence that answers what the curve asks."""
     what = curve.config["what"]
-    act = f"Knocking out a {curve.config.get('unit') or 'word'} at a time"
-    act = (
-        f"{ACTS.get(what, act)} {REACHES[curve.config['reach']]}" if what != "heads" else ACTS[what]
-    )
-    rows = differences(curve)
-    of_heads = partial(_heads, n_heads=len(rows)) if what == "heads" else None
+    words = f"Knocking out a {curve.config.get('unit') or 'word'} at a time"
+    act, rows, of_heads = ACTS.get(what, words), differences(curve), None
+    if what == "heads":
+        of_heads = partial(_heads, n_heads=len(rows))
+    else:
+        act = f"{act} {REACHES[curve.config['reach']]}"
     return [changed(rows, NATS, act=act, what="the answer's log-probability", places=of_heads)]
 
 

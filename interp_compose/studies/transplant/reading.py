@@ -35,14 +35,10 @@ def answers(found: Transplants) -> list[str]:
     by_control = differences(found)
     names = [f"a {name}" if name in RANDOM else name for name in by_control]
     than = " and ".join(names)
+    at_places = [*zip(*by_control.values(), strict=True)]
+    states = [[relation(row, margin) for row in rows] for rows in at_places]
     # At each place, the control that the transplant exceeds least.
-    places = [
-        min(rows, key=lambda row: float(row["difference"]))
-        for rows in zip(*by_control.values(), strict=True)
-    ]
-    states = [
-        [relation(row, margin) for row in rows] for rows in zip(*by_control.values(), strict=True)
-    ]
+    places = [min(rows, key=lambda row: float(row["difference"])) for rows in at_places]
     carried = [
         row
         for row, decided in zip(places, states, strict=True)
@@ -50,7 +46,7 @@ def answers(found: Transplants) -> list[str]:
     ]
     undecided = [
         row
-        for rows, decided in zip(zip(*by_control.values(), strict=True), states, strict=True)
+        for rows, decided in zip(at_places, states, strict=True)
         if not all(state == ABOVE for state in decided)
         and all(row["ci_high"] > margin for row in rows)
         for row, state in zip(rows, decided, strict=True)
