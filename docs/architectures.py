@@ -68,6 +68,7 @@ def row(name: str) -> Row:
         cells = ("refused: other numbers" if other else "refused",) * (len(MEANING) + len(STUDIES))
         return Row(shown, "", cells, f"`{type(model).__name__}`")
     probed = loaded.capabilities
+    outcomes = probed.probes
     studies = ["yes" if holds(probed, names) else "no" for names in STUDIES.values()]
     refused = ""
     if loaded.bidirectional:  # no next token to predict, whatever the probes say
@@ -79,7 +80,7 @@ def row(name: str) -> Row:
         for study, word in zip(STUDIES, studies, strict=True)
     ]
     probes = [
-        "yes" if probe.held else f"no: {reason(probe.detail)}" for probe in probed.probes.values()
+        "yes" if outcomes[name].held else f"no: {reason(outcomes[name].detail)}" for name in MEANING
     ]
     kind = POSITIONS.get(loaded.position_kind, loaded.position_kind)
     return Row(shown, kind, (*studies, *probes), f"`{loaded.architecture}`")

@@ -400,11 +400,12 @@ class BridgeModel(LensModel):
                 lambda module, args, output: outputs.append(type(output))
             )
             mask = torch.ones((1, 2), dtype=torch.long, device=self.device)
+            options = self._arguments(mask, positions_from_mask(mask))
+            if self.n_layers > 1:
+                options["stop_at_layer"] = 1
             try:
                 with self.bare(), torch.no_grad():  # no hook of the user's acts on these tokens
-                    self.lens(
-                        torch.zeros_like(mask), **self._arguments(mask, positions_from_mask(mask))
-                    )
+                    self.lens(torch.zeros_like(mask), **options)
             finally:
                 handle.remove()
             self._block_output = outputs[0]

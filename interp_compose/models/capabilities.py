@@ -3,11 +3,13 @@
 A wrapper can ignore a request silently: on BERT, TransformerLens' bridge drops
 ``start_at_layer`` and returns the logits of another computation. So nothing is assumed: before
 an intervention relies on a capability, these probes compare it with the plain forward pass.
+On a few tokens a pass of a real model costs nearly what it costs on a batch, so that a probe runs
+when its capability is first needed, and calls that two probes compare with are made once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -101,48 +103,97 @@ ALIBI: Final = Probe(
 )
 
 
-@dataclass(frozen=True)
-class Capabilities:
-    """Outcomes by name; see :data:`MEANING` for what each means."""
+STREAMS: Final = frozenset({"resume", "positions", "prefix"})
+"""What streams that leave the clean run rely on; proven together, since each of these probes
+compares with what another has run."""
 
-    probes: dict[str, Probe]
+
+class Capabilities:
+    """Outcomes by name, each proven when it is first asked for (:data:`MEANING`: what each means).
+
+    Args:
+        found: what was proven before; outcomes that follow are added to it.
+        prove: proves what is missing.
+    """
+
+    def __init__(
+        self,
+        found: dict[str, Probe] | None = None,
+        prove: Callable[[Collection[str]], Mapping[str, Probe]] = lambda names: {},
+    ) -> None:
+        self.found = {} if found is None else found
+        self._prove = prove
 
     def __getitem__(self, name: str) -> Probe:
-        return self.probes[name]
+        return self.proven([name])[name]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Capabilities) and self.probes == other.probes
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def probes(self) -> dict[str, Probe]:
+        """The outcomes of all probes."""
+        return self.proven(MEANING)
+
+    def proven(self, names: Collection[str]) -> dict[str, Probe]:
+        """Outcomes, those of ``names`` among them."""
+        missing = set(names) - self.found.keys()
+        if missing:
+            if missing & STREAMS:
+                missing |= STREAMS - self.found.keys()
+            self.found.update(self._prove([name for name in MEANING if name in missing]))
+        return self.found
 
     def check(self, names: Sequence[str], architecture: str) -> None:
         """Raise CapabilityError on the first of ``names`` that did not hold."""
-        for name in ("forward", *names):
-            if name not in self.probes:
+        needed = ("forward", *names)
+        for name in needed:
+            if name not in MEANING:
                 raise OptionError(
                     f"unknown capability {name!r}: expected one of {', '.join(MEANING)}"
                 )
-            if not self.probes[name].held:
+        probes = self.proven(needed)
+        for name in needed:
+            if not probes[name].held:
                 raise CapabilityError(
                     f"{architecture} cannot do {name!r}: a probe of a few tokens found that it "
-                    f"is not true that {MEANING[name]} ({self.probes[name].detail}). "
+                    f"is not true that {MEANING[name]} ({probes[name].detail}). "
                     f"What works instead: {INSTEAD[name]}."
                 )
 
 
-def prove_capabilities(model: BaseModel) -> Capabilities:
-    """Run every probe. Two rows of seven random tokens, the second left-padded by two."""
+def prove_capabilities(
+    model: BaseModel, names: Collection[str] = tuple(MEANING)
+) -> dict[str, Probe]:
+    """Run the probes of ``names``. Two rows of seven random tokens, the second left-padded by two.
+
+    Raises:
+        NonFiniteError: NaN or infinite numbers on these tokens.
+    """
     with torch.no_grad():
-        tokens = _some_tokens(model)
-        outputs = (
-            model.plain_hidden(tokens)
-            if model.bidirectional
-            else model.plain(tokens)[model.predicts(tokens)]
-        )
-        if not bool(outputs.isfinite().all()):
-            raise NonFiniteError(
-                f"{model.name!r} gives NaN or infinite numbers on plain tokens: its weights are "
-                "broken, or too large for its dtype. Load it in float32, and check its weights."
-            )
         probes = _outcome(lambda: _Probes(model))
         if isinstance(probes, Probe):
-            return Capabilities(dict.fromkeys(MEANING, probes))
-        return Capabilities({name: _outcome(getattr(probes, name)) for name in MEANING})
+            _check_finite(model)
+            return dict.fromkeys(names, probes)
+        if not bool(probes.clean[probes.has_output].isfinite().all()):
+            _check_finite(model)  # or the call with mask and positions alone is broken
+        return {name: _outcome(getattr(probes, name)) for name in names}
+
+
+def _check_finite(model: BaseModel) -> None:
+    tokens = _some_tokens(model)
+    plain = (
+        model.plain_hidden(tokens)
+        if model.bidirectional
+        else model.plain(tokens)[model.predicts(tokens)]
+    )
+    if not bool(plain.isfinite().all()):
+        raise NonFiniteError(
+            f"{model.name!r} gives NaN or infinite numbers on plain tokens: its weights are "
+            "broken, or too large for its dtype. Load it in float32, and check its weights."
+        )
 
 
 @torch.no_grad()
@@ -199,11 +250,14 @@ class _Probes:
             model, self.tokens, self.names, attention_mask=self.mask, read=self.read
         )
         self.has_output = self._real(self.read)  # [batch pos]
-        # The same call twice: how far the output moves when nothing was changed.
-        again = model.forward(self.tokens, attention_mask=self.mask, read=self.read)
-        self.noise = _distance(again, self.clean, self.has_output)
         # What rounding may change, in standard deviations of the logits.
         self.tolerance = 1e-3 if model.dtype == torch.float32 else 0.1
+
+    @cached_property
+    def noise(self) -> float:
+        """How far the output moves when nothing is changed: the same call twice."""
+        again = self.model.forward(self.tokens, attention_mask=self.mask, read=self.read)
+        return _distance(again, self.clean, self.has_output)
 
     def forward(self) -> Probe:
         return self._unpadded(self.clean, self.read)
@@ -280,47 +334,59 @@ class _Probes:
     @cached_property  # two probes ask for it
     def _resumes(self) -> Probe:
         # 1. Each stack's first and last layer, and the middle: the last position, run from there.
+        # Of one stack the first comes with step 3.
         ends = {end for stack in self.model.stacks for end in (stack[0], stack[-1])}
-        layers = sorted(ends | {self.model.n_layers // 2})
+        middle, last_layer = self.model.n_layers // 2, self.model.n_layers - 1
+        layers = sorted(ends | {middle})
         valid = self.mask.bool()
         worst = 0.0
-        for layer in layers:
+        for layer in layers if self.two_stacks or last_layer == 0 else layers[1:]:
             last = self._resumed(layer, self._read_last)
             worst = max(worst, _spread_distance(last[:, -1], self.clean[:, -1]))
-            # 2. What enters the layer, run without anything above it.
+        # 2. What enters a layer, run without anything above it.
+        for layer in layers if self.two_stacks else sorted({0, middle}):
             entering = self.model.resid_pre(self.tokens, layer, attention_mask=self.mask)
             captured = self.resid[self.names[layer]]
             worst = max(worst, _spread_distance(entering[valid], captured[valid]))
-        if self.model.n_layers > 1:
+        if last_layer > 0:
             # 3. From the first layer to the last, without reading the output.
             stepped = self.model.run_blocks(
                 self.resid[self.names[0]],
                 0,
-                self.model.n_layers - 1,
+                last_layer,
                 attention_mask=self.mask,
                 position_ids=self.position_ids,
             )
             worst = max(worst, _spread_distance(stepped[valid], self.resid[self.names[-1]][valid]))
         return Probe(worst <= self.tolerance, f"relative error {worst:.1e} at layers {layers}")
 
+    @cached_property  # two probes of a decoder compare with it
+    def _short(self) -> Float[Tensor, "batch _ width"]:
+        """Run from layer 0 without one position (of two stacks, without one of each); those that
+        stay keep the numbers that they had."""
+        keep = [position for position in range(7) if position not in self._gone]
+        return self._resumed(0, self._read_last, keep=keep)
+
+    @property
+    def _gone(self) -> list[int]:
+        """Positions that leave the sequence."""
+        if self.model.recurrent_target:
+            return [2]  # every target token is read, and no mask keeps it from later ones
+        return [2, 5] if self.two_stacks else [3]
+
     def positions(self) -> Probe:
         if self.model.position_kind == "alibi":
             # Both sides of the comparison below would compute distances anew, and agree.
             return ALIBI
-        gone = [2, 5] if self.two_stacks else [3]  # positions that leave the sequence
-        if self.model.recurrent_target:
-            gone = [2]  # every target token is read, and no mask keeps it from later ones
-        keep = [position for position in range(7) if position not in gone]
-        # 1. The whole sequence, in which nothing attends to the positions.
+        # The whole sequence, in which nothing attends to the positions that are gone.
         if self.two_stacks:  # a mask would take them out of its stacks' own sequences as well
-            with self._masked(gone, range(self.model.n_layers)):
+            with self._masked(self._gone, range(self.model.n_layers)):
                 full = self._resumed(0, self._read_last)
         else:
             hole = self.mask.clone()
-            hole[:, gone] = 0
+            hole[:, self._gone] = 0
             full = self._resumed(0, self._read_last, mask=hole)
-        # 2. The sequence without them; those that stay keep the numbers that they had.
-        short = self._resumed(0, self._read_last, keep=keep)
+        short = self._short
         if not self._resumes.held:
             return self._resumes  # two wrong results may well agree
         error = _spread_distance(short[:, -1], full[:, -1])
@@ -340,11 +406,11 @@ class _Probes:
         # Each stream continues its own row.
         rows = torch.arange(len(self.tokens), device=self.tokens.device)
         prefix, errors = Prefix(kept(), rows, 0, prefix_mask), []
-        # 2. At some layers: the streams' three positions after the prefix, against all six at once.
-        keep = [0, 1, 2, 4, 5, 6]
-        for layer in sorted({0, self.model.n_layers // 2, self.model.n_layers - 1}):
+        # 2. The streams' three positions after the prefix, against all six at once.
+        for layer in sorted({0, self.model.n_layers - 1}):
             streams = self.resid[self.names[layer]]
-            whole = self._resumed(layer, "last", keep=keep)
+            keep = [0, 1, 2, 4, 5, 6]
+            whole = self._short if layer == 0 else self._resumed(layer, "last", keep=keep)
             ids: Any = {
                 "attention_mask": self.mask[:, 4:],
                 "position_ids": self.position_ids[:, 4:],

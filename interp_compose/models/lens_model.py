@@ -448,7 +448,7 @@ class LensModel(BaseModel):
     def require(self, *capabilities: str) -> None:
         """Refuse, by name, what a probe of a few tokens shows this model does not honour.
 
-        The probe runs once per model, when a capability is first needed.
+        The probe of a capability runs once per model, when it is first needed.
 
         Raises:
             CapabilityError: what failed, on which architecture, and what works instead.
@@ -457,7 +457,7 @@ class LensModel(BaseModel):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the probe of a few tokens found; run on first use."""
+        """What probes of a few tokens find; each is run on first use."""
         return self.proofs.capabilities
 
     @property

@@ -5,7 +5,7 @@ tokens, when it is first needed."""
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import torch
 from jaxtyping import Int
@@ -34,7 +34,7 @@ class Proofs:
     def __init__(self, model: BaseModel) -> None:
         self._model = model
         self.edits: dict[str, Probe] = {}
-        self._capabilities: Capabilities | None = None
+        self._capabilities = Capabilities(prove=self._prove)
         self._shown: dict[str, str] | None = None
         self._padding_holds: dict[tuple[torch.dtype, bool], bool] = {}  # and whether by autocast
         self.scores_are_finite = False  # a block of finite_scores is open
@@ -42,16 +42,18 @@ class Proofs:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the probe of a few tokens found."""
-        if self._capabilities is None:
-            with self._model.bare():
-                self._capabilities = prove_capabilities(self._model)
+        """What probes of a few tokens find, each when it is first asked for."""
         return self._capabilities
 
+    def _prove(self, names: Collection[str]) -> Mapping[str, Probe]:
+        with self._model.bare():
+            return prove_capabilities(self._model, names)
+
     def take_over(self, capabilities: Capabilities | None) -> None:
-        """What the probe found on a model of the same class and config, whose weights alone
+        """What was and will be found on models of the same class and config, whose weights alone
         differ; None to find it again."""
-        self._capabilities = capabilities
+        found = None if capabilities is None else capabilities.found
+        self._capabilities = Capabilities(found, self._prove)
 
     def prove_edits(self, names: Sequence[str]) -> None:
         """Refuse edits at hook points that show a copy, or that nothing reads afterwards.

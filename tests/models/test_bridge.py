@@ -6,9 +6,10 @@ import pytest
 import torch
 import transformers
 
-from interp_compose.errors import CapabilityError, OptionError
+from interp_compose.errors import CapabilityError, NonFiniteError, OptionError
 from interp_compose.models.base import Streams
 from interp_compose.models.bridge import BridgeModel, _window, bridge_around
+from interp_compose.models.capabilities import MEANING
 from interp_compose.models.lens_model import LensModel
 from tests import architectures
 from tests.architectures import D_VOCAB, DECODERS, load as make
@@ -69,6 +70,43 @@ def test_what_a_model_ignores_is_refused_by_name(name: str, refused: set[str]) -
     assert {key for key, probe in model.capabilities.probes.items() if not probe.held} == refused
     with pytest.raises(CapabilityError, match=f"{model.architecture}.*What works instead"):
         model.require(*refused)
+
+
+def test_a_capability_is_proven_when_it_is_first_needed_and_once() -> None:
+    model, twin = make("GPT-2"), make("GPT-2")
+    calls: list[object] = []
+    for one in (model, twin):
+        one.blocks[0].register_forward_hook(lambda *args: calls.append(args[0]))
+    found = model.capabilities.found
+    assert not found
+    model.require("edit_z")
+    assert set(found) == {"forward", "edit_z"}
+    model.require("resume")  # with what it is proven together with
+    assert set(found) == {"forward", "edit_z", "resume", "positions", "prefix"}
+    n_calls = len(calls)
+    model.require("positions", "edit_z", "forward")
+    assert model.capabilities["prefix"].held
+    assert len(calls) == n_calls
+    # A model that takes over what was found proves the rest, for both.
+    twin.proofs.take_over(model.capabilities)
+    twin.require("positions")
+    assert len(calls) == n_calls
+    twin.require("edit_post")
+    assert {*calls[n_calls:]} == {twin.blocks[0]}
+    assert model.capabilities.found["edit_post"].held
+    assert model.capabilities.probes.keys() == MEANING.keys()
+    assert model.capabilities == make("GPT-2").capabilities
+
+
+def test_a_model_that_breaks_later_is_refused_by_what_was_not_proven() -> None:
+    model = make("GPT-2")
+    model.require("resume")
+    with torch.no_grad():
+        next(iter(model.parameters())).fill_(float("nan"))
+    model.require("resume")
+    with pytest.raises(NonFiniteError, match="its weights are broken"):
+        model.require("edit_z")
+    assert "edit_z" not in model.capabilities.found
 
 
 def test_an_architecture_unknown_to_the_bridge_is_refused_by_name() -> None:

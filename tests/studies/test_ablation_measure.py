@@ -22,6 +22,7 @@ from interp_compose.errors import (
 from interp_compose.interventions.ablate import ablate
 from interp_compose.interventions.mask_attention import mask_attention
 from interp_compose.interventions.mask_residual import mask_residual
+from interp_compose.models.capabilities import Capabilities
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.studies.ablation import measure as ablation_measure
@@ -412,7 +413,9 @@ def test_numbers_that_are_not_finite_are_refused(
     model = load_model(broken, tokenizer=tokenizer)
     with pytest.raises(NonFiniteError, match="gives NaN or infinite numbers on plain tokens"):
         quiet(model, examples)
-    model.proofs.take_over(load_model(architectures.build("Llama")).capabilities)
+    model.proofs.take_over(
+        Capabilities(load_model(architectures.build("Llama")).capabilities.probes)
+    )
     for rows in (examples, [example.prompt for example in examples]):
         with pytest.raises(NonFiniteError, match=r"example . gives NaN .* logits without any "):
             quiet(model, rows)

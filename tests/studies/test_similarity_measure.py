@@ -20,6 +20,7 @@ from interp_compose.errors import (
     LayerError,
     NonFiniteError,
 )
+from interp_compose.models.capabilities import Capabilities
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.models.sentence_config import SentenceConfig
@@ -417,7 +418,7 @@ def test_an_embedding_of_zero_has_no_cosine() -> None:
     with torch.no_grad():
         zero.transformer.ln_f.weight.zero_()
     model = load_model(zero, tokenizer=slow.tokenizer_for("GPT-2"))
-    model.proofs.take_over(model_of("GPT-2").capabilities)
+    model.proofs.take_over(Capabilities(model_of("GPT-2").capabilities.probes))
     with pytest.raises(NonFiniteError, match="at layer 3 without .*an embedding is zero, NaN or"):
         quiet(model)
 

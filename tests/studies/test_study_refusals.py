@@ -18,6 +18,7 @@ from interp_compose.errors import (
     OptionError,
     TrainingModeError,
 )
+from interp_compose.models.capabilities import Capabilities
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.types import Example
@@ -136,7 +137,9 @@ def test_weights_that_are_not_finite(
     model = load_model(broken, tokenizer=tokenizer)
     with pytest.raises(NonFiniteError, match="gives NaN or infinite numbers on plain tokens"):
         measured(study, model, examples)
-    model.proofs.take_over(load_model(architectures.build("Llama")).capabilities)
+    model.proofs.take_over(
+        Capabilities(load_model(architectures.build("Llama")).capabilities.probes)
+    )
     with pytest.raises(NonFiniteError, match=message):
         measured(study, model, examples)
 

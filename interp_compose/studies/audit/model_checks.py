@@ -61,7 +61,8 @@ def checks_of(
 
 def _capability(model: LensModel, name: str) -> Outcome:
     """What the probe of a capability came to."""
-    return model.capabilities.probes[name].outcome(of_edit=name.startswith("edit_"))
+    probes = model.capabilities.probes  # all in one go
+    return probes[name].outcome(of_edit=name.startswith("edit_"))
 
 
 def _read(model: LensModel) -> Read:

@@ -45,7 +45,9 @@ def kind_of(model: LensModel) -> str:
 
 def about(model: LensModel) -> dict[str, Any]:
     """What the page says of the model; acts that it cannot do are absent from the page."""
-    can = {act: all(model.capabilities[name].held for name in names) for act, names in CAN.items()}
+    needed = [name for names in CAN.values() for name in names]
+    probes = model.capabilities.proven(needed)  # in one go
+    can = {act: all(probes[name].held for name in names) for act, names in CAN.items()}
     kind = kind_of(model)
     encoder = model.n_encoder_layers if isinstance(model, EncoderDecoderModel) else 0
     return {
