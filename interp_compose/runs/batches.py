@@ -5,17 +5,20 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 
 from interp_compose._versions import environment_versions
-from interp_compose.errors import InputError, InterventionError, OptionError
+from interp_compose.errors import InputError, InterventionError, OptionError, OutputError
 from interp_compose.runs.files import atomic_write, locked, remove, remove_if_empty
 from interp_compose.runs.numbered import NumberedFiles
 from interp_compose.runs.result import parquet_bytes, read_parquet, tidy
+
+REPLACING: Final = 2.0
+"""Seconds to wait for a process that is replacing the same batches."""
 
 
 class BatchStore(NumberedFiles):
@@ -50,6 +53,15 @@ class BatchStore(NumberedFiles):
         NumberedFiles.__init__(store, folder, fingerprint)
         store.check()
         return store
+
+    @classmethod
+    def replace_others(cls, folder: Path, fingerprint: Mapping[str, Any]) -> None:
+        """Delete batches of another run from ``folder``, unless a process is working there."""
+        try:
+            cls.of_others(folder, fingerprint)
+        except InputError:
+            with suppress(OutputError), locked(folder, wait=REPLACING):
+                cls(folder, fingerprint, replace=True)
 
     def put(self, number: int, frame: pd.DataFrame) -> None:
         """Store batch ``number``; an earlier one of the same number is replaced."""

@@ -104,15 +104,42 @@ def test_shards_of_other_settings_are_refused_before_work(
         carried_out(other, shard(tmp_path, "2/2"))
 
 
+def test_overwrite_deletes_what_shards_of_another_run_have_kept(
+    prepared: PreparedCap, tmp_path: Path
+) -> None:
+    other = replace(prepared, config={**prepared.config, "seed": 7})
+    for text in ("1/2", "2/3", "3/3"):
+        assert isinstance(carried_out(other, shard(tmp_path / "out", text)), str)
+    for text in ("1/3", "2/3"):
+        left = carried_out(prepared, shard(tmp_path / "out", text, overwrite=True))
+        assert isinstance(left, str)
+    result = carried_out(prepared, shard(tmp_path / "out", "3/3", overwrite=True))
+    assert isinstance(result, ic.CapCurve)
+    carried_out(prepared, SharedOutput(out=tmp_path / "whole", quiet=True))
+    assert dict(files(tmp_path / "out")) == dict(files(tmp_path / "whole"))
+    assert not (tmp_path / "out" / "shards").exists()
+
+
 @pytest.mark.parametrize("text", ["0/3", "4/3", "3", "1/0", "-1/3", "a/b", "1/3/5", "", "1.5/3"])
 def test_a_number_outside_its_range_is_refused(text: str) -> None:
     with pytest.raises(OptionError, match="1/8 to 8/8 of eight"):
-        Shard.of(text, 100)
+        Shard.of(text)
+
+
+@pytest.mark.parametrize("name", ["cap", "ablate", "transplant", "similarity"])
+def test_a_number_outside_its_range_is_refused_before_a_model_is_loaded(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--model", str(tmp_path / "none"), "--out", str(tmp_path), "--shard", "0/3"]
+    with pytest.raises(SystemExit, match="2"):
+        main([name, *given])
+    assert "shard='0/3'" in capsys.readouterr().err
 
 
 def test_more_shards_than_batches_are_refused() -> None:
-    with pytest.raises(OptionError, match="there are 4 batches"):
-        Shard.of("1/5", 4)
+    Shard(1, 4).check(4)
+    with pytest.raises(OptionError, match="shard='1/5': there are 4 batches"):
+        Shard(1, 5).check(4)
 
 
 def test_every_batch_has_one_shard() -> None:

@@ -45,6 +45,16 @@ def loaded(source: StartModel) -> LensModel:
     )
 
 
+def check_shard(output: SharedOutput) -> None:
+    """Refuse what is no shard, before a model is loaded.
+
+    Raises:
+        OptionError: it is none.
+    """
+    if output.shard is not None:
+        Shard.of(output.shard)
+
+
 def run_on_task(
     command: TaskCommand[A],
     prepare: Callable[[LensModel, Sequence[Example], A], Prepared[R]],
@@ -57,6 +67,7 @@ def run_on_task(
     """
     source, options = command.task, command.study
     check_limit(source.limit)
+    check_shard(command.output)
     check_task(source.task, source.data_dir)
     model = loaded(command.model)
     task = load_task(
@@ -92,7 +103,8 @@ def carried_out(prepared: Prepared[R], output: Output) -> R | str:
         write_result(out, result, overwrite=overwrite)
 
     if isinstance(output, SharedOutput) and output.shard is not None:
-        shard = Shard.of(output.shard, len(prepared.batches))
+        shard = Shard.of(output.shard)
+        shard.check(len(prepared.batches))
         check_folder(out, prepared.kind, prepared.config, overwrite=overwrite)
         earlier = None if overwrite else finished(out, prepared)
         try:

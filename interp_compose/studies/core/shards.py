@@ -33,24 +33,31 @@ class Shard:
     count: int
 
     @classmethod
-    def of(cls, text: str, n_batches: int) -> Shard:
+    def of(cls, text: str) -> Shard:
         """``"2/8"``.
 
         Raises:
-            OptionError: it is none, or there would be no batch for some shards.
+            OptionError: it is none.
         """
         match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text.strip())
         if match is None or not 1 <= int(match[1]) <= int(match[2]):
             raise OptionError(
                 f"shard={text!r}: expected a number and how many there are, 1/8 to 8/8 of eight"
             )
-        shard = cls(int(match[1]), int(match[2]))
-        if shard.count > n_batches:
+        return cls(int(match[1]), int(match[2]))
+
+    def check(self, n_batches: int) -> None:
+        """Refuse more shards than there are batches.
+
+        Raises:
+            OptionError: there would be none for some of them.
+        """
+        if self.count > n_batches:
             raise OptionError(
-                f"shard={text!r}: there are {n_batches} batches, and a shard measures whole ones; "
-                f"share them out among {n_batches} at most, or set a smaller batch_size"
+                f"shard='{self.number}/{self.count}': there are {n_batches} batches, and a shard "
+                f"measures whole ones; share them out among {n_batches} at most, or set a smaller "
+                "batch_size"
             )
-        return shard
 
     def batches(self, n_batches: int) -> range:
         """The numbers of those that it measures."""
@@ -73,14 +80,19 @@ class Shards:
     stores: tuple[BatchStore, ...]
 
     @classmethod
-    def beside(cls, own: BatchStore) -> Shards:
-        """Those of the run of ``own``, one of them.
+    def beside(cls, own: BatchStore, *, replace: bool = False) -> Shards:
+        """Those of the run of ``own``, one of them; with ``replace``, what shards of another run
+        have kept is deleted.
 
         Raises:
-            InputError: a shard is another run's, with what differs.
+            InputError: a shard is another run's, with what differs; with ``replace``, only where
+                a process is measuring it now.
             CorruptFileError: nothing intact says whose it is.
         """
         folders = sorted(path for path in own.folder.parent.iterdir() if path.is_dir())
+        if replace:
+            for folder in folders:
+                BatchStore.replace_others(folder, own.fingerprint)
         return cls(tuple(BatchStore.of_others(folder, own.fingerprint) for folder in folders))
 
     def rows(self) -> dict[int, pd.DataFrame]:

@@ -90,7 +90,8 @@ def measured(
         resume, prepared.config, unversioned, start_afresh=start_afresh, is_shard=shard is not None
     ) as finished:
         if shard is not None and isinstance(finished, BatchStore):
-            Shards.beside(finished)  # refuses those of another run before any work
+            # Refuses those of another run, or deletes them, before any work.
+            Shards.beside(finished, replace=start_afresh)
             numbers = shard.batches(len(prepared.batches))
         kept = {number: finished.get(number) for number in numbers}
         _check_memory(prepared, [n for n in numbers if kept[n] is None], title)

@@ -38,7 +38,7 @@ from interp_compose.models.memory import chunk_tokens, fitting_batch
 from interp_compose.models.ready import check_ids, check_model, check_prompts
 from interp_compose.stats.agreement import rounding
 from interp_compose.studies.core.bad_examples import sound
-from interp_compose.studies.core.command import carried_out, loaded
+from interp_compose.studies.core.command import carried_out, check_shard, loaded
 from interp_compose.studies.core.data import HasTest
 from interp_compose.studies.core.inputs import PromptBatch, counts_of, into_batches
 from interp_compose.studies.core.keywords import keywords
@@ -107,6 +107,7 @@ def run(command: SimilarityCommand) -> SimilarityCurve | str:
     """
     source = command.task
     check_limit(source.limit)
+    check_shard(command.output)
     task = load_pairs(source.task, data_dir=source.data_dir)
     split = task.split(source.split)
     if not split:

@@ -24,7 +24,7 @@ from interp_compose.models.enough_memory import least_bytes
 from interp_compose.models.layers import resolve_layers
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import chunk_tokens
-from interp_compose.studies.core.command import carried_out, loaded
+from interp_compose.studies.core.command import carried_out, check_shard, loaded
 from interp_compose.studies.core.data import HasTest
 from interp_compose.studies.core.inputs import (
     CLEAN,
@@ -110,6 +110,7 @@ def run(command: TransplantCommand) -> Transplants | str:
     """The command ``interp-compose transplant``."""
     source, options = command.pairs, command.study
     check_limit(source.limit)
+    check_shard(command.output)
     check_pairs(source.task)
     model = loaded(command.model)
     row = row_of("transplants", source.task)
