@@ -13,6 +13,7 @@ import pytest
 import interp_compose as ic
 from interp_compose.cli import main
 from interp_compose.errors import InputError, OptionError
+from interp_compose.runs.files import LOCK
 from interp_compose.studies.cap.measure import PreparedCap, prepare_cap
 from interp_compose.studies.cap.options import CapOptions
 from interp_compose.studies.core import study
@@ -102,6 +103,13 @@ def test_shards_of_other_settings_are_refused_before_work(
     monkeypatch.setattr(type(prepared), "rows", lambda *_: pytest.fail("work has begun"))
     with pytest.raises(InputError, match=r"1-of-2 holds batches of a different run: .*seed"):
         carried_out(other, shard(tmp_path, "2/2"))
+
+
+def test_the_lock_of_a_killed_shard_does_not_stay(prepared: PreparedCap, tmp_path: Path) -> None:
+    carried_out(prepared, shard(tmp_path, "1/2"))
+    (tmp_path / "shards" / "1-of-2" / LOCK).touch()
+    assert isinstance(carried_out(prepared, shard(tmp_path, "2/2")), ic.CapCurve)
+    assert not (tmp_path / "shards").exists()
 
 
 def test_overwrite_deletes_what_shards_of_another_run_have_kept(

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import pandas as pd
 
-from interp_compose.errors import OptionError
+from interp_compose.errors import OptionError, OutputError
 from interp_compose.runs.batches import BatchStore
+from interp_compose.runs.files import locked, remove_if_empty
 
 FOLDER: Final = "shards"
 
@@ -102,6 +104,9 @@ class Shards:
         return {number: rows for number, rows in kept if rows is not None}
 
     def clear(self) -> None:
-        """Delete them."""
+        """Delete them, and their folders unless a process is there."""
         for store in self.stores:
             store.clear()
+            with suppress(OutputError), locked(store.folder):
+                pass  # the lock that a killed process left goes with this one
+            remove_if_empty(store.folder)
