@@ -76,8 +76,8 @@ def setup(app: Any) -> None:
     def begin_on_a_new_line(
         app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]
     ) -> None:
-        if what in ("attribute", "data"):
-            lines.insert(0, "")
+        if what in ("attribute", "data", "property"):
+            lines[:0] = ["..", ""]  # an empty comment: an empty line alone would be skipped
 
     app.add_html_math_renderer("mathml", (inline, None), (block, None))
     app.connect("autodoc-process-docstring", begin_on_a_new_line, priority=400)

@@ -277,6 +277,14 @@ def test_every_public_name_has_an_example_that_runs() -> None:
 
 
 @pytest.mark.docs
+def test_no_sentence_is_taken_for_a_type(site: Path) -> None:
+    """Napoleon takes what comes before the first colon of a field's description for its type."""
+    for page in [*(site / "reference").glob("*.html"), site / "objects.html"]:
+        found = re.search(r"<dt[^>]*>Type<span.*?</dd>", page.read_text(encoding="utf-8"), re.S)
+        assert found is None, f"{page.name}: {found.group()}"
+
+
+@pytest.mark.docs
 def test_no_page_names_a_path_of_a_machine(site: Path) -> None:
     built = [*site.rglob("*.html")]
     for page in [*PAGES, *DOCS.glob("_generated/*"), *built]:

@@ -261,9 +261,9 @@ class LensModel(BaseModel):
                 off.
 
         Returns:
-            Of texts, texts: the prompt and what follows (of an encoder–decoder the target), without
-            special tokens; one of a single text. Of ids, ids ``[row pos]``, prompts included. With
-            ``return_dict_in_generate=True``, what Hugging Face returns.
+            For texts, the texts of prompt and what follows (of an encoder–decoder the target),
+            without special tokens; for a single text, one. For ids, ids ``[row pos]``, prompts
+            included. With ``return_dict_in_generate=True``, what Hugging Face returns.
 
         Raises:
             CapabilityError: an encoder.

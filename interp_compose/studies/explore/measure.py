@@ -49,8 +49,8 @@ def explore(
         target: how the target of an encoder–decoder begins.
 
     Returns:
-        A widget with ``.state`` (an ``ExplorerState``, which may be set) and ``.curve`` (a frame:
-        layer, pooling, value).
+        A widget with ``.state`` (an ``ExplorerState``, which may be set) and ``.curve`` (a frame
+        with layer, pooling and value).
 
     Raises:
         MissingPackageError: anywidget is not installed.

@@ -210,10 +210,10 @@ class TaskPhases(GridResult):
             loss: nats a token, mean over the steps of an epoch.
 
         Returns:
-            One row per run. Columns: setting, init_rate, weight_decay, size, seed, epochs: the
-            first epoch whose loss is ``loss`` or lower, steps: the steps until its end; by_step:
-            the steps until the end of the first ten steps whose mean loss is as low. NaN where none
-            is, and by_step where ``losses`` has no rows.
+            One row per run, with setting, init_rate, weight_decay, size, seed; epochs, the first
+            epoch whose loss is ``loss`` or lower; steps, the steps until its end; and by_step, the
+            steps until the end of the first ten steps whose mean loss is as low. NaN where none is,
+            and by_step where ``losses`` has no rows.
 
         Raises:
             OptionError: a loss that is not a positive number.
