@@ -1,4 +1,4 @@
-"""Figures as files: an interactive page that needs no network, and pictures for papers."""
+"""Figures as files: pictures for papers, and pages to explore (:mod:`.pages`)."""
 
 from __future__ import annotations
 
@@ -6,38 +6,18 @@ import os
 from pathlib import Path
 from typing import Final
 
-import plotly.graph_objects as go
-
 from interp_compose.errors import OptionError
 from interp_compose.plots.canvas import Width, pixels
-from interp_compose.plots.chart import Chart
 from interp_compose.plots.describe import Described, scene_of
 from interp_compose.plots.edits import as_edited
-from interp_compose.plots.interactive import CONFIG, ChartFigure
-from interp_compose.plots.scatter import Scatter
+from interp_compose.plots.interactive import ChartFigure
+from interp_compose.plots.pages import page_bytes
 from interp_compose.plots.scene import Scene
 from interp_compose.plots.static import DPI, PRINT_DPI, drawn_width, picture
 from interp_compose.runs.files import atomic_write
 
 PICTURES: Final = ("pdf", "png", "svg")
 NEARLY: Final = 3.0  # pixels: letters are no wider than this at another resolution
-LOW: Final = 600.0  # pixels: a higher figure, of several rows of panels, keeps its height
-
-
-def page_bytes(figure: ChartFigure) -> bytes:
-    """One self-contained page, plotly.js inside (about 4 MB); the same figure, the same bytes.
-
-    No text in the figure can leave its JSON string: plotly writes ``<``, ``>`` and ``/`` of every
-    string as escapes.
-    """
-    is_wide = isinstance(figure.chart, Chart | Scatter) and figure.layout.width is None
-    as_high_as_window = is_wide and figure.layout.height < LOW
-    shown = go.Figure(figure).update_layout(height=None) if as_high_as_window else figure
-    page = shown.to_html(
-        config=CONFIG, include_plotlyjs=True, include_mathjax=False, full_html=True, div_id="figure"
-    )
-    page = page.replace("<body>", '<body style="margin: 0">', 1)  # else the page scrolls
-    return page.encode()  # type: ignore[no-any-return]
 
 
 def picture_bytes(figure: ChartFigure, kind: str = "png", *, width: Width | None = None) -> bytes:

@@ -132,7 +132,8 @@ class ChartFigure(go.Figure):  # type: ignore[misc]
 
     def save(self, path: str | os.PathLike[str], *, width: Width | None = None) -> Path:
         """Write the figure to ``path``: a picture (``.pdf``, ``.svg``, ``.png``), or a page to
-        explore (``.html``, 5 MB, nothing is fetched).
+        explore (``.html``, 5 MB: all in this one file, so that it can be moved and sent; the pages
+        that a command writes share these 5 MB).
 
         The same figure gives the same bytes. A PDF's font is embedded (type 42), and an SVG's text
         is text. Blank margins at the right and below are cut off. A picture has its ``width`` all

@@ -16,12 +16,14 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
+from plotly.offline import get_plotlyjs, get_plotlyjs_version
 
 from interp_compose.errors import InputError, OptionError
 from interp_compose.plots.canvas import PIXELS
 from interp_compose.plots.chart import Chart
 from interp_compose.plots.describe import scene_of
 from interp_compose.plots.interactive import ChartFigure, draw
+from interp_compose.plots.pages import SCRIPT, page_bytes, page_files
 from interp_compose.plots.static import painted
 from interp_compose.plots.theme import LEADER
 from interp_compose.studies.cap.figures import comparison_figure, curve_figure
@@ -92,8 +94,27 @@ def test_html_is_self_contained_and_repeatable(tmp_path: Path) -> None:
     tags = Tags(page).tags
     assert [tag for tag, _ in tags].count("script") >= 2
     assert not [attrs for _, attrs in tags if "src" in attrs or "href" in attrs]
-    assert len(page) > 3_000_000  # plotly.js is inside
+    assert get_plotlyjs() in page
     assert page == curve().save(tmp_path / "g.html").read_text()
+
+
+def test_pages_of_one_folder_share_one_copy_of_plotly() -> None:
+    """In a file whose name has its version."""
+    files = page_files({"one": curve(), "two": curve("large")})
+    assert set(files) == {"one.html", "two.html", SCRIPT}
+    assert get_plotlyjs_version() in SCRIPT
+    assert files[SCRIPT].decode() == get_plotlyjs()
+    for name in ("one.html", "two.html"):
+        assert [a["src"] for tag, a in Tags(files[name].decode()).tags if "src" in a] == [SCRIPT]
+        assert len(files[name]) < 100_000
+    assert page_files({}) == {}
+
+
+def test_a_page_is_named_by_what_it_shows() -> None:
+    page = page_bytes(curve("a <b>& c")).decode()
+    title = "a &lt;b&gt;&amp; c: accuracy when tokens are pooled · task mini-idm"
+    assert f"<title>{title}</title>" in page
+    assert "<title></title>" in page_bytes(ChartFigure()).decode()
 
 
 def test_a_figure_s_repr_says_what_it_is_in_a_line() -> None:
@@ -109,7 +130,7 @@ def test_a_figure_s_repr_says_what_it_is_in_a_line() -> None:
 
 def test_html_offers_no_upload(tmp_path: Path) -> None:
     page = curve().save(tmp_path / "f.html").read_text()
-    config = page[page.rindex('"displaylogo"') - 2 :]
+    config = page[page.rindex('"displaylogo"') - 2 : page.rindex("</script>")]
     assert '"showSendToCloud": false' in config
     assert "http" not in config
 
