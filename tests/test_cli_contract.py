@@ -16,7 +16,7 @@ from plotly.offline import get_plotlyjs
 
 from interp_compose import cli
 from interp_compose.models.load import load_model
-from interp_compose.plots.pages import SCRIPT
+from interp_compose.plots.export import SCRIPT
 from interp_compose.runs.result import Result
 from interp_compose.studies.core import command as core_command, output
 from interp_compose.studies.core.study import Prepared

@@ -21,10 +21,10 @@ from matplotlib.text import Text
 from interp_compose.plots import interactive, scene, static
 from interp_compose.plots.canvas import PIXELS, WIDTHS
 from interp_compose.plots.describe import scene_of
+from interp_compose.plots.export import page_bytes
 from interp_compose.plots.images import image_of
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.matrices import MatrixGrid
-from interp_compose.plots.pages import page_bytes
 from interp_compose.plots.scatter import Group, Scatter, ScatterPanel
 from interp_compose.studies.similarity.figures import layers_figure, order_figure, similarity_figure
 from tests.papers.cat.studies import test_encoders as encoders, test_pretrain as pretrain

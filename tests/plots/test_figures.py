@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest import mock
 from xml.etree import ElementTree
 
@@ -22,8 +23,9 @@ from interp_compose.errors import InputError, OptionError
 from interp_compose.plots.canvas import PIXELS
 from interp_compose.plots.chart import Chart
 from interp_compose.plots.describe import scene_of
+from interp_compose.plots.export import LARGER, SCRIPT, page_bytes, page_files
+from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.interactive import ChartFigure, draw
-from interp_compose.plots.pages import SCRIPT, page_bytes, page_files
 from interp_compose.plots.static import painted
 from interp_compose.plots.theme import LEADER
 from interp_compose.studies.cap.figures import comparison_figure, curve_figure
@@ -181,10 +183,63 @@ def test_a_leader_keeps_off_a_marker_and_touches_a_level() -> None:
     assert set(gaps.values()) == {4}
 
 
-def test_a_page_of_lines_is_as_high_as_its_window(tmp_path: Path) -> None:
-    page = curve().save(tmp_path / "f.html").read_text()
-    assert '"height"' not in page[page.rindex("Plotly.newPlot(") :]
+def test_a_page_of_lines_is_as_high_as_its_window() -> None:
+    assert "height" not in drawn_on(page_bytes(curve()))[-1]["layout"]
     assert curve().layout.height > 400  # in a notebook
+
+
+def drawn_on(page: bytes) -> list[dict[str, Any]]:
+    """The figure's layouts, for narrow windows first."""
+    found = re.search(r'<script type="application/json" id="drawn">(.*?)</script>', page.decode())
+    assert found
+    return list(json.loads(found[1])["layouts"])
+
+
+def test_a_page_has_the_figure_for_windows_of_three_widths() -> None:
+    """Panels below each other, and names below them, where they have no room side by side."""
+    phone, tablet, usual = drawn_on(page_bytes(draw(facets())))
+    assert [one["from"] for one in (phone, tablet, usual)] == [0, 640, 900]
+    starts = [
+        len({tuple(axis["domain"]) for name, axis in one["layout"].items() if name[:5] == "xaxis"})
+        for one in (phone, tablet, usual)
+    ]
+    assert starts[0] < starts[2] == 3
+    names = [note["text"] for note in phone["layout"]["annotations"]]
+    assert {"tiny", "large"} <= set(names)
+    assert phone["layout"]["dragmode"] is False
+    assert not phone["layout"]["showlegend"]
+    samples = [one for one in phone["layout"]["shapes"] if one.get("xsizemode") == "pixel"]
+    assert len(samples) == 2
+    assert not any("width" in one["layout"] for one in (phone, tablet, usual))
+
+
+def test_a_figure_too_wide_for_a_phone_scrolls_there() -> None:
+    """What it has room for is the first of its layouts, in all narrower windows."""
+    layouts = drawn_on(page_bytes(draw(EVERY_GRID["12 columns"]())))
+    assert layouts[0]["from"] == 0
+    assert layouts[0]["least"] >= 640
+
+
+def test_a_map_fills_a_page_and_its_bar_is_as_high() -> None:
+    described = HeatMap("t", "s", "x", "y", ["a", "b"], ["c", "d"], [[0.0, 1.0], [2.0, 3.0]], "v")
+    figure = draw(described)
+    usual = drawn_on(page_bytes(figure))[-1]
+    assert not {"width", "height"} & set(usual["layout"])
+    assert usual["width"] == pytest.approx(LARGER * figure.layout.width)
+    assert usual["height"] == pytest.approx(LARGER * figure.layout.height)
+    assert usual["layout"]["coloraxis"]["colorbar"]["lenmode"] == "fraction"
+
+
+def test_a_figure_that_was_edited_is_shown_as_it_is() -> None:
+    edited = curve().update_traces(line_color="red")
+    (only,) = drawn_on(page_bytes(edited))
+    assert {one["line"]["color"] for one in only["data"]} == {"red"}
+    (wide,) = drawn_on(page_bytes(curve().update_layout(width=500)))
+    assert (wide["least"], wide["layout"]["width"]) == (500, 500)
+    titled = drawn_on(page_bytes(curve().update_layout(title_text="mine")))
+    assert [one["layout"]["title"]["text"] for one in titled] == ["mine"] * 3
+    (bare,) = drawn_on(page_bytes(ChartFigure()))
+    assert bare["data"] == []
 
 
 def test_labels_name_every_line_and_the_clean_level() -> None:

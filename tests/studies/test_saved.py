@@ -15,7 +15,7 @@ import interp_compose as ic
 from interp_compose import cli
 from interp_compose.errors import InputError
 from interp_compose.plots.chart import Chart
-from interp_compose.plots.pages import SCRIPT, page_files
+from interp_compose.plots.export import SCRIPT, page_files
 from interp_compose.runs.result import Result
 from interp_compose.studies.core.text import unlike
 from interp_compose.studies.saved import compare, plot
@@ -152,7 +152,8 @@ def test_a_panel_for_each_line_and_a_line_for_each_result(
     with pytest.raises(InputError, match=r"no study's result .*read them with pandas"):
         load_result(out)
     page = (out / "compare.html").read_text()
-    assert "<h1>What constituent-aware pooling does to a model" in page
+    assert "<h1>CAP compared: one, two</h1>" in page
+    assert "What constituent-aware pooling does to a model" in page
     assert "2 results compared: one, two" in page
     assert page.count("<figure>") == 1
     assert (out / SCRIPT).is_file()

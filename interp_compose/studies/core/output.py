@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from interp_compose.errors import CorruptFileError, InputError, MissingDataError, OutputError
-from interp_compose.plots.export import picture_bytes
-from interp_compose.plots.pages import page_files
+from interp_compose.plots.export import page_files, picture_bytes
 from interp_compose.runs.files import (
     check_writable,
     differences,

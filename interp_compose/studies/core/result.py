@@ -212,7 +212,7 @@ class StudyResult(Result):
     @classmethod
     def files(cls) -> tuple[str, ...]:
         """Every file that the study's command may write into its folder itself."""
-        from interp_compose.plots.pages import SCRIPT
+        from interp_compose.plots.export import SCRIPT
 
         tables = [f"{name}.{kind}" for name in cls.TABLES for kind in ("parquet", "csv")]
         figures = [f"{name}.{kind}" for name in cls.FIGURES for kind in ("html", "png")]

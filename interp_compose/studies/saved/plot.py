@@ -7,8 +7,7 @@ from pathlib import Path
 
 from interp_compose.errors import OptionError
 from interp_compose.plots.canvas import Width
-from interp_compose.plots.export import picture_bytes
-from interp_compose.plots.pages import page_files
+from interp_compose.plots.export import page_files, picture_bytes
 from interp_compose.runs.checksums import listed
 from interp_compose.runs.result import store
 from interp_compose.studies.saved.options import PlotCommand
