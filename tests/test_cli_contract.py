@@ -12,9 +12,11 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from plotly.offline import get_plotlyjs
 
 from interp_compose import cli
 from interp_compose.models.load import load_model
+from interp_compose.plots.export import SCRIPT
 from interp_compose.runs.result import Result
 from interp_compose.studies.core import command as core_command, output
 from interp_compose.studies.core.study import Prepared
@@ -231,6 +233,7 @@ def check_written(out: Path, printed: str) -> None:
     kinds = {"html": figures, "png": figures, "csv": set(result.frames)}
     expected = {f"{each}.{kind}" for kind, names in kinds.items() for each in names}
     expected |= {f"{table}.parquet" for table in result.frames} | {"report.html"}
+    expected |= {SCRIPT} if figures else set()
     assert (out / "report.html").stat().st_size <= 6_000_000
     assert set(contents(out)) - {"sweep.json"} == {*expected, "result.json", "manifest.json"}
     assert not list(out.rglob("*.tmp"))
@@ -238,17 +241,24 @@ def check_written(out: Path, printed: str) -> None:
 
 
 def check_drawn(out: Path) -> None:
-    """Each figure, as a picture and as a page that needs nothing from elsewhere."""
+    """Each figure, as a picture and as a page that needs no more than a script next to it."""
     for figure in result_of(out).figures():
         assert (out / f"{figure}.png").read_bytes()[:4] == b"\x89PNG"
         html = (out / f"{figure}.html").read_text(encoding="utf-8")
         assert "Plotly.newPlot" in html
-        assert not re.search(r"<(script|link)[^>]+(src|href)=", html)
+        assert re.findall(r"<(?:script|link)[^>]+(?:src|href)=\"([^\"]*)", html) == [SCRIPT]
+    assert (out / SCRIPT).read_text(encoding="utf-8") == get_plotlyjs()
 
 
 def small_figures(patch: pytest.MonkeyPatch) -> None:
-    for drawn in ("page_bytes", "picture_bytes"):
-        patch.setattr(output, drawn, lambda figure: b"drawn")
+    patch.setattr(output, "picture_bytes", lambda figure: b"drawn")
+    patch.setattr(
+        output,
+        "page_files",
+        lambda figures: dict.fromkeys(
+            [f"{n}.html" for n in figures] + [SCRIPT] * bool(figures), b"drawn"
+        ),
+    )
     patch.setattr(output, "report_page", lambda *result: "with figures in it")
 
 

@@ -21,6 +21,7 @@ BASE = {
     "_versions",
     "hub_waits",
     "notebook",
+    "progress",
     "settings",
 }
 MAY_IMPORT = {
@@ -32,7 +33,8 @@ MAY_IMPORT = {
     "hub_waits": set(),
     "settings": set(),
     "notebook": {"errors"},
-    "runs": {"errors", "_public", "_versions", "notebook"},
+    "progress": {"notebook"},
+    "runs": {"errors", "_public", "_versions", "notebook", "progress"},
     "checks": {"errors", "runs"},
     "stats": BASE,
     "plots": BASE | {"runs"},

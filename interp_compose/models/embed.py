@@ -9,7 +9,6 @@ from typing import Literal
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from interp_compose._public import public
 from interp_compose.checks import check_numbers
@@ -18,6 +17,7 @@ from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import MAX_BATCH
 from interp_compose.models.ready import check_ids, check_model, check_one_stack, check_prompts
 from interp_compose.models.texts import called_texts
+from interp_compose.progress import progress_bar
 from interp_compose.tensors import pad_left
 from interp_compose.text.units import TokenizedPrompt, tokenize_prompts
 
@@ -144,7 +144,7 @@ def embed_texts(
     out = torch.empty(len(prompts), model.d_model)
     batch_size = batch_size or MAX_BATCH
     starts = range(0, len(order), batch_size)
-    for first in tqdm(starts, desc="embed", unit="batch", disable=not progress):
+    for first in progress_bar(starts, desc="embed", unit="batch", disable=not progress):
         rows = order[first : first + batch_size]
         tokens, mask, special = pad_left(
             [prompts[row].ids for row in rows], [prompts[row].groups < 0 for row in rows]

@@ -29,6 +29,7 @@ from interp_compose.plots.scene import (
     Hover,
     Image,
     Item,
+    Key,
     Label,
     Marks,
     Rule,
@@ -101,6 +102,16 @@ LOOKS: Final[dict[str, dict[str, Any]]] = {
     "grid": {"showline": False, "ticks": ""},
     "frame": {"showgrid": False, "ticks": "", "automargin": False, "mirror": True},
 }
+GLYPHS: Final = {
+    "circle": "●", "square": "■", "diamond": "◆", "triangle-up": "▲", "triangle-down": "▼",
+    "x": "✖", "cross": "✚", "star": "★",
+}  # fmt: skip
+"""Markers in a text."""
+ACROSS: Final[dict[str, Any]] = {
+    "orientation": "h", "x": 0.5, "xpad": 0, "y": 0, "yref": "container", "yanchor": "bottom",
+    "lenmode": "fraction", "len": 1,
+}  # fmt: skip
+"""A colour bar under the plot."""
 
 
 class ChartFigure(go.Figure):  # type: ignore[misc]
@@ -132,7 +143,8 @@ class ChartFigure(go.Figure):  # type: ignore[misc]
 
     def save(self, path: str | os.PathLike[str], *, width: Width | None = None) -> Path:
         """Write the figure to ``path``: a picture (``.pdf``, ``.svg``, ``.png``), or a page to
-        explore (``.html``, 5 MB, nothing is fetched).
+        explore (``.html``, 5 MB: all in this one file, so that it can be moved and sent; the pages
+        that a command writes share these 5 MB).
 
         The same figure gives the same bytes. A PDF's font is embedded (type 42), and an SVG's text
         is text. Blank margins at the right and below are cut off. A picture has its ``width`` all
@@ -222,8 +234,9 @@ def _lines(texts: Any) -> str:
     return "<br>".join(map(harmless, texts))
 
 
-def draw(described: Described) -> ChartFigure:
-    scene = scene_of(described, light=True)
+def draw(described: Described, fixed_width: float | None = None) -> ChartFigure:
+    """The figure, laid out for a width in pixels, or for the usual one."""
+    scene = scene_of(described, fixed_width, light=True)
     figure = ChartFigure()
     figure._chart = described
     traces: list[Any] = []
@@ -235,7 +248,8 @@ def draw(described: Described) -> ChartFigure:
             one.update(xaxis=f"x{number}", yaxis=f"y{number}") for one in drawn or [nothing]
         ]  # fmt: skip
         _dress(figure, scene, k, number)
-    traces += [_key(scene, k) for k, key in enumerate(scene.keys) if not key.line]
+    keys = [key for key in scene.keys if not key.line]
+    traces += [_key(key) for key in keys]
     figure.add_traces(traces)
     left, top, width, height = scene.box
     margin = {"l": left, "t": top, "r": scene.width - left - width}
@@ -252,10 +266,11 @@ def draw(described: Described) -> ChartFigure:
         annotations=[
             *(_text(text) for text in scene.texts),
             *(_label(scene, label) for label in scene.labels),
+            *(text for key in scene.keys if key.line for text in _named_below(scene, key)),
         ],
-        shapes=_shapes(scene),
+        shapes=[*_shapes(scene), *(_sample(scene, key) for key in scene.keys if key.line)],
     )
-    if not scene.keys:
+    if not keys:
         figure.update_layout(showlegend=False)
     else:
         figure.update_layout(
@@ -272,6 +287,10 @@ def draw(described: Described) -> ChartFigure:
         )
     if scene.bar:
         figure.update_layout(coloraxis=_colours(scene))
+    if fixed_width is not None:
+        large, small = scene.head.sizes
+        title_sizes = {"font_size": large, "subtitle_font_size": small}
+        figure.update_layout(title=title_sizes, dragmode=False)
     papers = {axes.paper for axes in scene.axes if axes.paper}
     if papers:
         figure.update_layout(plot_bgcolor=papers.pop())
@@ -413,9 +432,30 @@ def _cells(cells: Cells) -> go.Heatmap:
     )  # fmt: skip
 
 
-def _key(scene: Scene, k: int) -> go.Scatter:
+def _named_below(scene: Scene, key: Key) -> list[dict[str, Any]]:
+    """A line's name under all panels, and the marker in the middle of its sample."""
+    left, top, *_ = scene.box
+    look: dict[str, Any] = {"share": (0.0, 1.0), "dy": key.y - top, "down": "middle"}
+    name = Text(key.name, dx=key.x + 30 - left, across="left", **look)
+    glyph = GLYPHS[key.style.marker]
+    marker = Text(glyph, dx=key.x + 11 - left, colour=key.style.colour, **look)
+    return [_text(one) for one in ([name, marker] if key.line == "marked" else [name])]
+
+
+def _sample(scene: Scene, key: Key) -> dict[str, Any]:
+    """22 pixels of a line, before its name."""
+    left, top, *_ = scene.box
+    style, y = key.style, top - key.y
+    return {
+        "type": "line", "xref": "paper", "yref": "paper", "xsizemode": "pixel",
+        "ysizemode": "pixel", "xanchor": 0, "yanchor": 1, "x0": key.x - left,
+        "x1": key.x - left + 22, "y0": y, "y1": y,
+        "line": {"color": style.colour, "dash": style.dash, "width": style.width},
+    }  # fmt: skip
+
+
+def _key(key: Key) -> go.Scatter:
     """A name in the legend, with a marker even where its group is drawn as texts."""
-    key = scene.keys[k]
     return go.Scatter(
         x=[None],
         y=[None],
@@ -575,9 +615,9 @@ def _shapes(scene: Scene) -> list[dict[str, Any]]:
 
 
 def _colours(scene: Scene) -> dict[str, Any]:
-    """The scale, and its bar right of all panels, level with their middle."""
+    """The scale, and its bar right of all panels, level with their middle, or below them."""
     assert scene.bar is not None
-    scale = scene.bar.scale
+    scale, is_beside = scene.bar.scale, scene.bar.top is None
     return {
         "cmin": scale.low,
         "cmax": scale.high,
@@ -597,6 +637,11 @@ def _colours(scene: Scene) -> dict[str, Any]:
             "tickfont": {"size": 12},
             "tickvals": [place for place, _ in scale.ticks],
             "ticktext": [text + NO_BREAK_SPACE for _, text in scale.ticks],
-            "title": {"text": _lines(scene.bar.title), "side": "right", "font": {"size": 12}},
-        },
+            "title": {
+                "text": _lines(scene.bar.title),
+                "side": "right" if is_beside else "bottom",
+                "font": {"size": 12},
+            },
+        }
+        | ({} if is_beside else ACROSS),
     }

@@ -197,7 +197,8 @@ def store(
                 if overwrite or _is_listed(folder / name, before[name]):
                     (folder / name).unlink(missing_ok=True)
         for name, data in contents.items():
-            atomic_write(folder / name, data)
+            if not _is_listed(folder / name, [digests[name]]):  # else it is there already
+                atomic_write(folder / name, data)
         manifest = {"format": FORMAT, "identity": identity, "files": digests}
         atomic_write(folder / MANIFEST, json_bytes(manifest))
     return folder

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import pandas as pd
-from tqdm.auto import tqdm
 
 from interp_compose._public import public
 from interp_compose.errors import (
@@ -28,6 +27,7 @@ from interp_compose.errors import (
     OptionError,
     warn,
 )
+from interp_compose.progress import progress_bar
 from interp_compose.runs.files import plain_json
 from interp_compose.runs.folder import (
     FAILED,
@@ -61,7 +61,7 @@ class Progress:
         self._shown: dict[str, int] = {}
         self.done = self.failed = 0
         self._count()
-        self._bar = tqdm(
+        self._bar = progress_bar(
             total=len(runs),
             initial=self.done + self.failed,
             desc="sweep",

@@ -20,9 +20,9 @@ from typing import Any, Final, Generic, TypeVar
 import numpy as np
 import torch
 from torch import Tensor, nn
-from tqdm.auto import tqdm
 
 from interp_compose.errors import InputError, NonFiniteError
+from interp_compose.progress import progress_bar
 from interp_compose.runs.checkpoint import Checkpoint, CheckpointFolder
 from interp_compose.runs.workers import PROGRESS
 from interp_compose.training.config import TrainConfig
@@ -178,7 +178,7 @@ def run_training(
         if checkpoints is not None and executor.is_main:
             checkpoints.save(executor.step, executor.state_dict(), executor.note())
 
-    bar = tqdm(
+    bar = progress_bar(
         total=total,
         initial=executor.step,
         desc=title,

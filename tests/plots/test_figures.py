@@ -10,17 +10,21 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest import mock
 from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
 import pytest
+from plotly.offline import get_plotlyjs, get_plotlyjs_version
 
 from interp_compose.errors import InputError, OptionError
 from interp_compose.plots.canvas import PIXELS
 from interp_compose.plots.chart import Chart
 from interp_compose.plots.describe import scene_of
+from interp_compose.plots.export import LARGER, SCRIPT, page_bytes, page_files
+from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.static import painted
 from interp_compose.plots.theme import LEADER
@@ -92,8 +96,27 @@ def test_html_is_self_contained_and_repeatable(tmp_path: Path) -> None:
     tags = Tags(page).tags
     assert [tag for tag, _ in tags].count("script") >= 2
     assert not [attrs for _, attrs in tags if "src" in attrs or "href" in attrs]
-    assert len(page) > 3_000_000  # plotly.js is inside
+    assert get_plotlyjs() in page
     assert page == curve().save(tmp_path / "g.html").read_text()
+
+
+def test_pages_of_one_folder_share_one_copy_of_plotly() -> None:
+    """In a file whose name has its version."""
+    files = page_files({"one": curve(), "two": curve("large")})
+    assert set(files) == {"one.html", "two.html", SCRIPT}
+    assert get_plotlyjs_version() in SCRIPT
+    assert files[SCRIPT].decode() == get_plotlyjs()
+    for name in ("one.html", "two.html"):
+        assert [a["src"] for tag, a in Tags(files[name].decode()).tags if "src" in a] == [SCRIPT]
+        assert len(files[name]) < 100_000
+    assert page_files({}) == {}
+
+
+def test_a_page_is_named_by_what_it_shows() -> None:
+    page = page_bytes(curve("a <b>& c")).decode()
+    title = "a &lt;b&gt;&amp; c: accuracy when tokens are pooled · task mini-idm"
+    assert f"<title>{title}</title>" in page
+    assert "<title></title>" in page_bytes(ChartFigure()).decode()
 
 
 def test_a_figure_s_repr_says_what_it_is_in_a_line() -> None:
@@ -109,7 +132,7 @@ def test_a_figure_s_repr_says_what_it_is_in_a_line() -> None:
 
 def test_html_offers_no_upload(tmp_path: Path) -> None:
     page = curve().save(tmp_path / "f.html").read_text()
-    config = page[page.rindex('"displaylogo"') - 2 :]
+    config = page[page.rindex('"displaylogo"') - 2 : page.rindex("</script>")]
     assert '"showSendToCloud": false' in config
     assert "http" not in config
 
@@ -160,10 +183,63 @@ def test_a_leader_keeps_off_a_marker_and_touches_a_level() -> None:
     assert set(gaps.values()) == {4}
 
 
-def test_a_page_of_lines_is_as_high_as_its_window(tmp_path: Path) -> None:
-    page = curve().save(tmp_path / "f.html").read_text()
-    assert '"height"' not in page[page.rindex("Plotly.newPlot(") :]
+def test_a_page_of_lines_is_as_high_as_its_window() -> None:
+    assert "height" not in drawn_on(page_bytes(curve()))[-1]["layout"]
     assert curve().layout.height > 400  # in a notebook
+
+
+def drawn_on(page: bytes) -> list[dict[str, Any]]:
+    """The figure's layouts, for narrow windows first."""
+    found = re.search(r'<script type="application/json" id="drawn">(.*?)</script>', page.decode())
+    assert found
+    return list(json.loads(found[1])["layouts"])
+
+
+def test_a_page_has_the_figure_for_windows_of_three_widths() -> None:
+    """Panels below each other, and names below them, where they have no room side by side."""
+    phone, tablet, usual = drawn_on(page_bytes(draw(facets())))
+    assert [one["from"] for one in (phone, tablet, usual)] == [0, 640, 900]
+    starts = [
+        len({tuple(axis["domain"]) for name, axis in one["layout"].items() if name[:5] == "xaxis"})
+        for one in (phone, tablet, usual)
+    ]
+    assert starts[0] < starts[2] == 3
+    names = [note["text"] for note in phone["layout"]["annotations"]]
+    assert {"tiny", "large"} <= set(names)
+    assert phone["layout"]["dragmode"] is False
+    assert not phone["layout"]["showlegend"]
+    samples = [one for one in phone["layout"]["shapes"] if one.get("xsizemode") == "pixel"]
+    assert len(samples) == 2
+    assert not any("width" in one["layout"] for one in (phone, tablet, usual))
+
+
+def test_a_figure_too_wide_for_a_phone_scrolls_there() -> None:
+    """What it has room for is the first of its layouts, in all narrower windows."""
+    layouts = drawn_on(page_bytes(draw(EVERY_GRID["12 columns"]())))
+    assert layouts[0]["from"] == 0
+    assert layouts[0]["least"] >= 640
+
+
+def test_a_map_fills_a_page_and_its_bar_is_as_high() -> None:
+    described = HeatMap("t", "s", "x", "y", ["a", "b"], ["c", "d"], [[0.0, 1.0], [2.0, 3.0]], "v")
+    figure = draw(described)
+    usual = drawn_on(page_bytes(figure))[-1]
+    assert not {"width", "height"} & set(usual["layout"])
+    assert usual["width"] == pytest.approx(LARGER * figure.layout.width)
+    assert usual["height"] == pytest.approx(LARGER * figure.layout.height)
+    assert usual["layout"]["coloraxis"]["colorbar"]["lenmode"] == "fraction"
+
+
+def test_a_figure_that_was_edited_is_shown_as_it_is() -> None:
+    edited = curve().update_traces(line_color="red")
+    (only,) = drawn_on(page_bytes(edited))
+    assert {one["line"]["color"] for one in only["data"]} == {"red"}
+    (wide,) = drawn_on(page_bytes(curve().update_layout(width=500)))
+    assert (wide["least"], wide["layout"]["width"]) == (500, 500)
+    titled = drawn_on(page_bytes(curve().update_layout(title_text="mine")))
+    assert [one["layout"]["title"]["text"] for one in titled] == ["mine"] * 3
+    (bare,) = drawn_on(page_bytes(ChartFigure()))
+    assert bare["data"] == []
 
 
 def test_labels_name_every_line_and_the_clean_level() -> None:

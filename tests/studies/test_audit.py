@@ -164,7 +164,7 @@ def test_the_bar_counts_what_is_done(quick: bool, monkeypatch: pytest.MonkeyPatc
             super().__init__(*args, **kwargs, file=io.StringIO())
             bars.append(self)
 
-    monkeypatch.setattr(measure, "tqdm", Kept)
+    monkeypatch.setattr(measure, "progress_bar", Kept)
     audit = ic.audit(gpt2(), quick=quick)
     (bar,) = bars
     of_model = int((audit.frame["part"] == "model").sum())

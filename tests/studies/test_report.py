@@ -6,6 +6,8 @@ import json
 import re
 import shutil
 import webbrowser
+from base64 import b64encode
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,15 @@ import pandas as pd
 import pytest
 
 import interp_compose as ic
+from interp_compose.plots.canvas import PIXELS
+from interp_compose.plots.interactive import draw
+from interp_compose.plots.static import DPI
 from interp_compose.studies.cap.result import CapCurve
 from interp_compose.studies.core import examples, report, result as core
 from interp_compose.studies.core.text import decimal
 from tests.browser import Browser
 from tests.papers.carma.studies.test_carma_report import Page
+from tests.plots.test_matrices import EVERY_GRID
 from tests.studies import test_cap_curve_result as of_cap
 from tests.studies.test_study_results import ENTRIES, made as made_once
 
@@ -203,20 +209,52 @@ def test_tokens_are_the_prompts_own_text(model: Any, examples: list[Any]) -> Non
     assert set(found.outcomes["prediction"]) == set(found.frames["predictions"]["prediction"])
 
 
-def test_lines_that_are_no_rows_of_a_table_may_be_broken() -> None:
-    page = report.report_page(curve(), {}, {})
-    (text,) = re.findall(r"<pre>(.*?)</pre>", page, re.DOTALL)
-    broken = [line.startswith("<span>") for line in text.splitlines() if line]
-    told = [len(re.findall(r"\S {2,}\S", line)) for line in text.splitlines() if line]
-    assert any(line.startswith("<span>mean − control, ") for line in text.splitlines())
-    assert broken == [not columns for columns in told]
+def test_a_summary_s_tables_are_tables_and_its_other_lines_are_sentences() -> None:
+    made = curve()
+    page = report.report_page(made, {}, {})
+    assert "<pre" not in page
+    came_out = page.partition("<h2>What came out</h2>")[2].partition("</section>")[0]
+    first, *_ = re.findall(r"<table>(.*?)</table>", came_out, re.DOTALL)
+    rows = [
+        re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)
+        for row in re.findall(r"<tr>(.*?)</tr>", first)
+    ]
+    expected = [
+        line.split()
+        for line in made.summary().split("\n\n")[1].splitlines()
+        if re.match(r"layer| *\d", line)
+    ]
+    assert rows == expected
+    assert len(rows) == 1 + len(of_cap.LAYERS)
+    assert re.search(r'<p class="told">mean − control, ', came_out)
 
 
-def test_pictures_have_letters_of_one_size() -> None:
-    png = curve().plot()._repr_mimebundle_()["image/png"]
-    shown = report.picture("a", png, "b")
+def test_pages_of_two_models_and_tasks_have_two_titles() -> None:
+    one = curve()
+    other = replace(one, config={**one.config, "model": "large", "task": MARKUP})
+    titles = [
+        re.findall(r"<(?:title|h1)>(.*?)</(?:title|h1)>", report.report_page(made, {}, {}))
+        for made in (one, other)
+    ]
+    assert titles[0] == ["CAP · model tiny · task mini-idm"] * 2
+    assert titles[1][0] == titles[1][1] != titles[0][0]
+    assert titles[1][0].startswith("CAP · model large · task &lt;/script&gt;")
+    runs = made_once("speed")
+    assert report.heading(runs, runs.figures()) == "Fitting speed · pre-LN, width 8"
+
+
+def test_pictures_have_letters_of_one_size_and_a_phone_its_own() -> None:
+    figure = curve().plot()
+    png = figure._repr_mimebundle_()["image/png"]
     width = int.from_bytes(png[16:20], "big") * 0.65
-    assert f'width="{width:.0f}" style="min-width: {0.6 * width:.0f}px"' in shown
+    assert f'<img alt="a" width="{width:.0f}" src=' in report.picture("a", png, "b")
+    narrow = report.narrow_picture(figure)
+    assert int.from_bytes(narrow[16:20], "big") / DPI * PIXELS == pytest.approx(358, abs=4)
+    shown = report.picture("a", png, "b", narrow)
+    inside = b64encode(narrow).decode()
+    assert f'<source media="(max-width: 640px)" srcset="data:image/png;base64,{inside}">' in shown
+    no_room = report.narrow_picture(draw(EVERY_GRID["12 columns"]()))
+    assert (no_room, "srcset" in report.picture("a", png, "b", no_room)) == (b"", False)
 
 
 def test_show_opens_the_page(
@@ -297,16 +335,20 @@ def test_examples_are_sorted_and_filtered_in_a_browser(tmp_path: Path) -> None:
             text = " kitten" if outcome["correct"] else MARKUP
             assert cell == f"“{text}” ({decimal(outcome['target_logprob'], 3)})"
         assert texts(".unit span:nth-child(2)") == [MARKUP[9:]]
-        for width in (1200, 900, 420):
+        for width in (1280, 768, 390):
             browser.call(
                 "Emulation.setDeviceMetricsOverride",
                 width=width, height=800, deviceScaleFactor=1, mobile=False,
             )  # fmt: skip
             assert browser.js("document.documentElement.scrollWidth") <= width
             ends = browser.js(
-                "[...document.querySelectorAll('pre span')].map((one) =>"
+                "[...document.querySelectorAll('figure img, .scroll, p')].map((one) =>"
                 " one.getBoundingClientRect().right)"
             )
             assert max(ends) <= width
+            image = "document.querySelector('figure img')"
+            source = browser.js(f"{image}.decode().then(() => {image}.currentSrc)", awaited=True)
+            narrow = browser.js("document.querySelector('source').srcset")
+            assert (source == narrow) == (width == 390)
         assert browser.problems == []
         assert [url for url in browser.requested if not url.startswith("data:")] == [address]

@@ -15,7 +15,7 @@ import interp_compose as ic
 from interp_compose import cli
 from interp_compose.errors import InputError
 from interp_compose.plots.chart import Chart
-from interp_compose.plots.export import page_bytes
+from interp_compose.plots.export import SCRIPT, page_files
 from interp_compose.runs.result import Result
 from interp_compose.studies.core.text import unlike
 from interp_compose.studies.saved import compare, plot
@@ -91,10 +91,25 @@ def test_results_keep_their_figures_where_asked(tmp_path: Path) -> None:
     curve.save(tmp_path / "drawn", figures=True)
     names = {path.name for path in (tmp_path / "drawn").iterdir()}
     more = names - {path.name for path in (tmp_path / "plain").iterdir()}
-    assert more == {"cap_curve.html", "cap_curve.png", "report.html"}
-    assert (tmp_path / "drawn" / "cap_curve.html").read_bytes() == page_bytes(curve.plot())
+    assert more == {"cap_curve.html", "cap_curve.png", "report.html", SCRIPT}
+    for name, data in page_files(curve.figures()).items():
+        assert (tmp_path / "drawn" / name).read_bytes() == data
+    written = (tmp_path / "drawn" / SCRIPT).stat().st_mtime_ns
+    cli.main(["plot", str(tmp_path / "drawn"), "--format", "html"])
+    curve.save(tmp_path / "drawn", figures=True)
+    assert (tmp_path / "drawn" / SCRIPT).stat().st_mtime_ns == written  # once
     curve.save(tmp_path / "drawn")
     assert {path.name for path in (tmp_path / "drawn").iterdir()} == names
+
+
+def test_another_script_of_that_name_is_refused(
+    curves: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (curves[0] / SCRIPT).write_text("another")
+    assert f"has {SCRIPT}, which no run" in refused(
+        capsys, "plot", str(curves[0]), "--format", "html"
+    )
+    assert not (curves[0] / "cap_curve.html").exists()
 
 
 def test_a_panel_for_each_line_and_a_line_for_each_result(
@@ -137,9 +152,11 @@ def test_a_panel_for_each_line_and_a_line_for_each_result(
     with pytest.raises(InputError, match=r"no study's result .*read them with pandas"):
         load_result(out)
     page = (out / "compare.html").read_text()
-    assert "<h1>What constituent-aware pooling does to a model" in page
+    assert "<h1>CAP compared: one, two</h1>" in page
+    assert "What constituent-aware pooling does to a model" in page
     assert "2 results compared: one, two" in page
     assert page.count("<figure>") == 1
+    assert (out / SCRIPT).is_file()
     cli.main(argv)  # again, into its own folder
     assert "holds a different result" in refused(capsys, *argv, "--labels", "a", "b")
 

@@ -37,12 +37,20 @@ def short_intervals() -> Iterator[None]:
         yield
 
 
+def of_figure(figure: Any) -> bytes:
+    return str(figure.to_json()).encode()
+
+
 @pytest.fixture(autouse=True)
 def small_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a figure looks like is tested with figures; here a few bytes of it are enough."""
 
-    for name in ("page_bytes", "picture_bytes"):
-        monkeypatch.setattr(run_folder, name, lambda figure: str(figure.to_json()).encode())
+    monkeypatch.setattr(run_folder, "picture_bytes", of_figure)
+    monkeypatch.setattr(
+        run_folder,
+        "page_files",
+        lambda figures: {f"{n}.html": of_figure(figures[n]) for n in figures},
+    )
     monkeypatch.setattr(run_folder, "report_page", lambda result, *drawn: result.summary())
 
 

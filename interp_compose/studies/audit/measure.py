@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import torch
 from torch import nn
-from tqdm.auto import tqdm
 
 from interp_compose._versions import environment_versions
 from interp_compose.errors import CapabilityError
@@ -21,6 +20,7 @@ from interp_compose.models.outcomes import Outcome, guarded
 from interp_compose.models.save_pretrained import compared_with_new
 from interp_compose.models.shown import hook_points
 from interp_compose.models.untouched import random_states_kept
+from interp_compose.progress import progress_bar
 from interp_compose.studies.audit.hook_checks import check_hooks
 from interp_compose.studies.audit.model_checks import called_again, checks_of
 from interp_compose.studies.audit.options import AuditCommand, AuditOptions
@@ -120,7 +120,7 @@ def measure(
         tokens = model.random_tokens(2, min(LENGTH, model.n_ctx), generator).to(model.device)
         checks = checks_of(model, tokens, compiled=not config["quick"])
         total = 1 + len(checks) + len(hooks)
-        bar = tqdm(total=total, desc=f"audit of {model.name}", disable=not progress)
+        bar = progress_bar(total=total, desc=f"audit of {model.name}", disable=not progress)
         with bar, model.bare(evaluating=False), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of what edits cost
             add("", AGAIN, guarded(lambda: called_again(model, tokens)))

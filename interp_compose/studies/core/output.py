@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from interp_compose.errors import CorruptFileError, InputError, MissingDataError, OutputError
-from interp_compose.plots.export import page_bytes, picture_bytes
+from interp_compose.plots.export import page_files, picture_bytes
 from interp_compose.runs.files import (
     check_writable,
     differences,
@@ -135,9 +135,9 @@ def write_result(
 
 
 def drawn_files(result: StudyResult) -> dict[str, bytes]:
-    """Each figure as a page to explore and as a picture, and the report, by name."""
+    """Each figure as a page to explore and as a picture, what these pages share, and the report, by
+    name."""
     figures = result.figures()
     pictures = {name: picture_bytes(figure) for name, figure in figures.items()}
-    files = {f"{name}.html": page_bytes(figure) for name, figure in figures.items()}
-    files |= {f"{name}.png": png for name, png in pictures.items()}
+    files = page_files(figures) | {f"{name}.png": png for name, png in pictures.items()}
     return {REPORT: report_page(result, figures, pictures).encode(), **files}

@@ -12,11 +12,15 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from interp_compose.notebook import is_row
+from interp_compose.errors import InputError
 from interp_compose.plots.canvas import PIXELS
+from interp_compose.plots.chart import subtitle_of
+from interp_compose.plots.export import picture_bytes
 from interp_compose.plots.interactive import ChartFigure
 from interp_compose.plots.static import DPI
-from interp_compose.studies.core.text import counted, decimal, probability
+from interp_compose.runs.result import HEAD
+from interp_compose.studies.core.aligned import tables_of
+from interp_compose.studies.core.text import about, counted, decimal, probability
 
 if TYPE_CHECKING:
     from interp_compose.studies.core.result import StudyResult
@@ -30,8 +34,10 @@ ROWS: Final = 10
 """A table of more than ``LONG`` rows is shown by its first ``ROWS``."""
 WIDTH: Final = 80
 """Characters of a table's cell."""
-SMALLEST: Final = 0.6
-"""Of a picture's size, below which a narrow page scrolls it: its letters have 7 pixels then."""
+NARROW: Final = 358 / PIXELS
+"""Inches: as wide as a phone, for which a page has a picture of its own."""
+ACRONYMS: Final = ("cap", "carma")
+"""Studies whose name is one."""
 ENVIRONMENT: Final = Environment(
     loader=PackageLoader("interp_compose.studies.core", "."),
     autoescape=True,
@@ -41,7 +47,6 @@ ENVIRONMENT: Final = Environment(
     keep_trailing_newline=True,
 )
 ENVIRONMENT.filters["line"] = lambda text: " ".join(str(text).split())
-ENVIRONMENT.tests["row"] = is_row
 HTML: Final[Any] = ENVIRONMENT.get_template("report.html").module
 """The macros of ``report.html``: functions from texts to HTML, of which the type is Markup."""
 
@@ -93,11 +98,20 @@ def frame_table(name: str, frame: pd.DataFrame, longest: int = LONG) -> Markup:
     return Markup(HTML.frame_table(f"{name}: {note}", Markup(rows)))
 
 
-def picture(title: str, png: bytes, caption: str) -> Markup:
-    """A figure, as large as its letters ask for; ``title`` is for those who do not see it."""
+def picture(title: str, png: bytes, caption: str, narrow: bytes = b"") -> Markup:
+    """A figure, as large as its letters ask for; ``title`` is for those who do not see it, and
+    ``narrow`` the same figure for phones."""
     width = int.from_bytes(png[16:20], "big") * PIXELS / DPI
-    data = base64.b64encode(png).decode()
-    return Markup(HTML.picture(title, data, round(width), round(SMALLEST * width), caption))
+    data, data_narrow = (base64.b64encode(one).decode() for one in (png, narrow))
+    return Markup(HTML.picture(title, data, round(width), data_narrow, caption))
+
+
+def narrow_picture(figure: ChartFigure) -> bytes:
+    """The figure for a phone; empty where it has no room there, and is scaled."""
+    try:
+        return picture_bytes(figure, width=NARROW, dpi=DPI)
+    except InputError:
+        return b""
 
 
 def section(title: str, *parts: str) -> str:
@@ -136,7 +150,23 @@ def shown(value: object) -> str:
     return str(value)
 
 
-def title_of(kind: type[StudyResult]) -> str:
+def heading(result: StudyResult, figures: Mapping[str, ChartFigure]) -> str:
+    """Study, model and task, like "CAP · model tiny · task bird"; of runs that have no model's
+    name, what their figures begin with, such as their shape."""
+    what = about(result.config, HEAD)
+    titles = [figure.chart.title for figure in figures.values() if figure.chart is not None]
+    shape, parted, _ = titles[0].partition(": ") if titles else ("", "", "")
+    is_named = "model" in result.config or not parted
+    return subtitle_of(study_name(result), "" if is_named else shape, what)
+
+
+def study_name(result: StudyResult) -> str:
+    """As a page's title has it."""
+    name = result.study()
+    return name.upper() if name in ACRONYMS else name[0].upper() + name[1:]
+
+
+def said_of(kind: type[StudyResult]) -> str:
     """What a study's results are, in words: the first sentence on them."""
     sentence = " ".join((kind.__doc__ or kind.__name__).partition("\n\n")[0].split())
     return re.sub(r":\w+:`~?([^`]+)`", r"\1", sentence).partition("; made by ")[0].rstrip(".")
@@ -159,11 +189,12 @@ def report_page(
         if not line.startswith("! ") and not (line and (line in head or line in sentences))
     ]
     parts = {
-        "title": title_of(type(result)),
+        "title": heading(result, figures),
+        "study": said_of(type(result)),
         "head": head,
         "notes": result.notes,
         "sentences": sentences,
-        "summary": "\n".join(lines).strip("\n").splitlines(),
+        "summary": tables_of(lines),
         "figures": _pictures(result, figures, pictures),
         "sections": result._sections(),
         "settings": settings(result.config, result.SYMBOLS),
@@ -184,14 +215,15 @@ def _pictures(
     parts, size = [], 0
     for name, png in pictures.items():
         chart = figures[name].chart
-        size += len(png) * 4 // 3
+        narrow = narrow_picture(figures[name])
+        size += (len(png) + len(narrow)) * 4 // 3
         if size > PICTURES:
             parts.append(paragraph(f"{name}.png: no room for it on this page", "note"))
             continue
         title = f"{chart.title}. {chart.subtitle}" if chart is not None else name
         caption = result.CAPTIONS.get(name, "")
         file = f"{name}.png"
-        parts.append(picture(title, png, f"{caption} ({file})" if caption else file))
+        parts.append(picture(title, png, f"{caption} ({file})" if caption else file, narrow))
     return parts
 
 

@@ -103,7 +103,8 @@ class StudyResult(Result):
         self, folder: str | os.PathLike[str], *, overwrite: bool = False, figures: bool = False
     ) -> Path:
         """As :meth:`.Result.save`; with ``figures`` also what the study's command writes beside the
-        tables: each figure as ``.html`` and ``.png``, and :meth:`report` as ``report.html``."""
+        tables: each figure as ``.html`` and ``.png``, the script that the former share, and
+        :meth:`report` as ``report.html``."""
         if not figures:
             return super().save(folder, overwrite=overwrite)
         from interp_compose.studies.core.output import drawn_files
@@ -211,6 +212,8 @@ class StudyResult(Result):
     @classmethod
     def files(cls) -> tuple[str, ...]:
         """Every file that the study's command may write into its folder itself."""
+        from interp_compose.plots.export import SCRIPT
+
         tables = [f"{name}.{kind}" for name in cls.TABLES for kind in ("parquet", "csv")]
         figures = [f"{name}.{kind}" for name in cls.FIGURES for kind in ("html", "png")]
-        return (RESULT, *tables, *figures, REPORT)
+        return (RESULT, *tables, *figures, *([SCRIPT] if figures else []), REPORT)

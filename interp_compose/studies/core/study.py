@@ -10,11 +10,11 @@ from typing import Any, Final, Generic, TypeVar
 
 import pandas as pd
 import torch
-from tqdm.auto import tqdm
 
 from interp_compose.models.enough_memory import check_available
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import weights_digest
+from interp_compose.progress import progress_bar
 from interp_compose.runs.batches import BatchStore, kept_batches
 from interp_compose.runs.files import locked
 from interp_compose.studies.core.data import filtered_of, rows_of
@@ -96,7 +96,7 @@ def measured(
         kept = {number: finished.get(number) for number in numbers}
         _check_memory(prepared, [n for n in numbers if kept[n] is None], title)
         frames = []
-        for number in tqdm(numbers, title, unit="batch", disable=not progress):
+        for number in progress_bar(numbers, title, unit="batch", disable=not progress):
             rows = kept[number]
             if rows is None:
                 with torch.no_grad():

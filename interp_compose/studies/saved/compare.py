@@ -13,7 +13,7 @@ import pandas as pd
 from interp_compose._versions import environment_versions
 from interp_compose.errors import InputError, OptionError, shortened
 from interp_compose.plots.chart import Chart, Level, Line, Panel, model_name, subtitle_of
-from interp_compose.plots.export import page_bytes, picture_bytes
+from interp_compose.plots.export import page_files, picture_bytes
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import dotted, styles_of
 from interp_compose.runs.result import Result, store
@@ -53,9 +53,8 @@ def run(command: CompareCommand) -> str:
     comparison = Result(config=config, frames=frames, versions=environment_versions())
     pictures = {name: picture_bytes(figure) for name, figure in figures.items()}
     html = page(results, figures, pictures, frames, unpaired)
-    others: dict[str, bytes | str] = {PAGE: html.encode()}
-    for name, figure in figures.items():
-        others |= {f"{name}.html": page_bytes(figure), f"{name}.png": pictures[name]}
+    others: dict[str, bytes | str] = {PAGE: html.encode(), **page_files(figures)}
+    others |= {f"{name}.png": png for name, png in pictures.items()}
     store(comparison, command.out, others, overwrite=command.overwrite)
     files = [PAGE, *(f"{name}.html, {name}.png" for name in figures)]
     files += [f"{name} (.parquet, .csv)" for name in frames]
@@ -230,11 +229,18 @@ def page(
         [name, *(shortened(str(values[label]), 40) for label in results)]
         for name, values in differing(results).items()
     ]
+    first = next(iter(results.values()))
     html = report.HTML.comparison(
-        title=report.title_of(type(next(iter(results.values())))),
+        title=f"{report.study_name(first)} compared: {', '.join(results)}",
+        study=report.said_of(type(first)),
         head=f"{len(results)} results compared: {', '.join(results)}",
         figures=[
-            report.picture(figure.chart.subheading, pictures[name], figure.chart.subheading)
+            report.picture(
+                figure.chart.subheading,
+                pictures[name],
+                figure.chart.subheading,
+                report.narrow_picture(figure),
+            )
             for name, figure in figures.items()
             if isinstance(figure.chart, Chart)
         ],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from interp_compose.errors import OptionError
 from interp_compose.plots.canvas import Width
-from interp_compose.plots.export import page_bytes, picture_bytes
+from interp_compose.plots.export import page_files, picture_bytes
 from interp_compose.runs.checksums import listed
 from interp_compose.runs.result import store
 from interp_compose.studies.saved.options import PlotCommand
@@ -29,12 +29,14 @@ def run(command: PlotCommand) -> str:
         raise OptionError("--format: expected one or more of pdf, svg, png, html")
     width = width_of(command.width)
     result = load_result(command.folder)
+    figures = result.figures()
     drawn: dict[str, bytes | str] = {}
-    for name, figure in result.figures().items():
-        for kind in command.format:
-            page = kind == "html"
-            data = page_bytes(figure) if page else picture_bytes(figure, kind, width=width)
-            drawn[f"{name}.{kind}"] = data
+    for kind in command.format:
+        if kind == "html":
+            drawn |= page_files(figures)
+            continue
+        for name, figure in figures.items():
+            drawn[f"{name}.{kind}"] = picture_bytes(figure, kind, width=width)
     saved = {name: digests[-1] for name, digests in listed(command.folder).items()}
     tables = result._files()
     kept: dict[str, bytes | str] = {name: sha for name, sha in saved.items() if name not in tables}

@@ -10,7 +10,6 @@ from typing import Any, Final
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from interp_compose._versions import environment_versions
 from interp_compose.errors import NonFiniteError
@@ -30,6 +29,7 @@ from interp_compose.probes.rank import (
     spectrum,
     stable_rank,
 )
+from interp_compose.progress import progress_bar
 from interp_compose.studies.core.command import loaded
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.output import held_folder, write_result
@@ -105,7 +105,7 @@ def measure(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of hooks, of which the next reading tells
         total = sum(1 for _ in weight_matrices(model))
-    bar = tqdm(
+    bar = progress_bar(
         weight_matrices(model),
         total=total,
         desc=f"weights of {model.name}",

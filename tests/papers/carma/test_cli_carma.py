@@ -136,8 +136,10 @@ def test_the_defaults_that_help_states_are_those_of_the_configs(
 @pytest.fixture
 def small_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a figure looks like is tested with figures; here its name is enough."""
-    for name in ("page_bytes", "picture_bytes"):
-        monkeypatch.setattr(run_folder, name, lambda figure: b"drawn")
+    monkeypatch.setattr(run_folder, "picture_bytes", lambda figure: b"drawn")
+    monkeypatch.setattr(
+        run_folder, "page_files", lambda figures: {f"{name}.html": b"drawn" for name in figures}
+    )
     monkeypatch.setattr(run_folder, "report_page", lambda *result: "a page")
 
 

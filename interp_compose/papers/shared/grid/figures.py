@@ -16,6 +16,10 @@ from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import styles_of
 from interp_compose.studies.core.figures import Named, lines_of
 
+RATE_AXIS: Final = "init rate γ (larger: smaller init)"
+"""The title of an axis: weights begin with a standard deviation of d_in^(-γ)."""
+LARGER_RATES: Final = "larger γ: smaller init"
+"""The same in a subtitle, of a figure whose axis has no room for it."""
 ALPHA: Final = 0.05
 
 
@@ -169,7 +173,9 @@ def grid_figure(
     return draw(
         HeatMap(
             title=f"{config['task']}: {title}",
-            subtitle=subtitle_of(*about_decoders(config), size, *of_several(config, MEANS)),
+            subtitle=subtitle_of(
+                *about_decoders(config), size, *of_several(config, MEANS), LARGER_RATES
+            ),
             x_title="weight decay",
             y_title=f"{by} and init rate γ" if any(part for part, _ in parts) else "init rate γ",
             columns=[f"{decay:g}" for decay in decays],

@@ -15,7 +15,7 @@ from interp_compose.studies.core.text import decimal, probability
 from tests.papers.carma.studies.carma_tables import CONFIG, make_tables
 
 HOSTILE = '</script><script>alert("x")</script><img src=http://x.test/a.png> & \'"'
-VOID = {"meta", "img", "br", "link", "input", "hr"}
+VOID = {"meta", "img", "source", "br", "link", "input", "hr"}
 
 
 class Page(HTMLParser):

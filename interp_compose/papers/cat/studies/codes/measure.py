@@ -10,7 +10,6 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from interp_compose._versions import environment_versions, gathered_versions
 from interp_compose.checks import is_whole
@@ -30,6 +29,7 @@ from interp_compose.papers.cat.studies.pretrain.finished import FinishedEncoder,
 from interp_compose.papers.cat.studies.pretrain.measure import PLACE, VARIANTS, PretrainingRun
 from interp_compose.papers.cat.training.sentences import Passages
 from interp_compose.papers.shared.grid.finished import left_out
+from interp_compose.progress import progress_bar
 from interp_compose.runs.checksums import digest_of
 from interp_compose.runs.folder import versions_of
 from interp_compose.studies.core.keywords import keywords
@@ -118,7 +118,7 @@ def _planned(runs: str | os.PathLike[str], options: CodesOptions) -> _CodesPlan:
 
 def _measured(plan: _CodesPlan, options: CodesOptions) -> Codes:
     tables: dict[str, Rows] = {table.name: [] for table in Codes.SCHEMA}
-    for each in tqdm(plan.opened, desc="codes", unit="run", disable=not options.progress):
+    for each in progress_bar(plan.opened, desc="codes", unit="run", disable=not options.progress):
         place = {name: getattr(each.run, name) for name in PLACE}
         for name, rows in _inside(each, plan, options).items():
             tables[name] += [{**place, **row} for row in rows]

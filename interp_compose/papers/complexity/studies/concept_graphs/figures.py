@@ -12,6 +12,7 @@ from interp_compose.papers.complexity.studies.concept_graphs.result import FAILI
 from interp_compose.papers.complexity.tasks.concept_images import NODES, described
 from interp_compose.papers.shared.grid.figures import (
     BARS,
+    RATE_AXIS,
     by_value,
     curve_figure,
     means_of_seeds,
@@ -52,7 +53,7 @@ def accuracy_figure(values: pd.DataFrame, config: Mapping[str, Any]) -> ChartFig
         Chart(
             title="concept graph: generated images that are right",
             subtitle=subtitle_of(*notes, *of_several(config, BARS)),
-            x_title="init rate γ",
+            x_title=RATE_AXIS,
             y_title="images",
             panels=panels,
             x_name="γ",
@@ -110,7 +111,7 @@ def images_figure(
         ImageGrid(
             title="concept graph: generated images",
             subtitle=f"seed {seed}, all γ from the same noise · * trained on",
-            x_title="init rate γ",
+            x_title=RATE_AXIS,
             columns=[f"{rate:g}" for rate in rates],
             rows=list(names.values()),
             images=[[pictures[node, rate] for rate in rates] for node in NODES],

@@ -16,6 +16,7 @@ from matplotlib.ticker import MaxNLocator
 
 from interp_compose.papers.complexity.studies.anchors.phase import phase_name
 from interp_compose.papers.complexity.studies.anchors.titles import clipping_of
+from interp_compose.papers.shared.grid.figures import RATE_AXIS
 from interp_compose.plots.chart import Chart, Panel, subtitle_of
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.matrices import MatrixGrid, MatrixPanel
@@ -164,7 +165,7 @@ def all_neurons_figure(frames: Frames, *, config: Mapping[str, Any]) -> ChartFig
         MatrixGrid(
             title="Neurons of W_Q of the first layer, over the diagram",
             subtitle=subtitle_of(_model(config), f"seed {config['seed']}", *clipping_of(config)),
-            x_title="init rate γ",
+            x_title=RATE_AXIS,
             y_title="weight decay",
             columns=[f"{rate:g}" for rate in rates],
             rows=[f"{decay:g}" for decay in decays],

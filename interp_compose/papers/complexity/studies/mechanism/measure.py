@@ -9,7 +9,6 @@ from dataclasses import asdict
 from typing import Any
 
 import pandas as pd
-from tqdm.auto import tqdm
 
 from interp_compose._versions import environment_versions, gathered_versions
 from interp_compose.checks import check_package, is_whole
@@ -34,6 +33,7 @@ from interp_compose.papers.complexity.studies.mechanism.views import (
     pair_points,
 )
 from interp_compose.papers.shared.grid.finished import left_out
+from interp_compose.progress import progress_bar
 from interp_compose.runs.folder import versions_of
 from interp_compose.studies.core.grid import checked, numbers
 from interp_compose.studies.core.keywords import keywords
@@ -74,7 +74,7 @@ def mechanism(
     opened = chosen(finished, rates, decay)
     sound = [each for each in finished if each.is_sound]
     rows: dict[str, list[pd.DataFrame]] = {table.name: [] for table in SCHEMA}
-    with tqdm(
+    with progress_bar(
         total=len(opened) + len(sound), desc="mechanism", unit="run", disable=not options.progress
     ) as bar:
         for each in opened:

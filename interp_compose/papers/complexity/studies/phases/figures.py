@@ -25,6 +25,7 @@ from interp_compose.papers.complexity.studies.anchors.titles import (
     seeds_of,
     shape_of,
 )
+from interp_compose.papers.shared.grid.figures import RATE_AXIS
 from interp_compose.plots.chart import Chart, Panel, side_by_side, subtitle_of
 from interp_compose.plots.heatmap import NOT_MEASURED, HeatMap
 from interp_compose.plots.heatmap_bubbles import Bubbles
@@ -95,7 +96,7 @@ def phase_curve_figure(
                 "bands: smallest to largest seed" if has_several else "",
                 f"{NOT_MEASURED}: γ {', '.join(gaps)}" if gaps else "",
             ),
-            x_title=f"{RATE}, phase below{explained}",
+            x_title=f"{RATE_AXIS}, phase below{explained}",
             y_title="accuracy, or commutativity (dashed)",
             panels=[Panel(lines, [])],
             x_name=RATE,
@@ -122,7 +123,7 @@ def phase_map_figure(cells: pd.DataFrame, *, config: Mapping[str, Any]) -> Chart
         HeatMap(
             title=f"{shape_of(config)}: accuracy on unseen pairs",
             subtitle=subtitle_of(*_run(config, grid.cells.values())),
-            x_title=RATE,
+            x_title=RATE_AXIS,
             y_title="weight decay",
             columns=[f"{rate:g}" for rate in grid.rates],
             rows=[f"{decay:g}" for decay in grid.falling],
@@ -162,7 +163,7 @@ def phase_bubble_figure(cells: pd.DataFrame, *, config: Mapping[str, Any]) -> Ch
         Bubbles(
             title=f"{shape_of(config)}: phase and complexity",
             subtitle=subtitle_of(*_run(config, grid.cells.values())),
-            x_title=RATE,
+            x_title=RATE_AXIS,
             y_title="weight decay",
             columns=[f"{rate:g}" for rate in grid.rates],
             rows=[f"{decay:g}" for decay in grid.falling],

@@ -6,8 +6,6 @@ import os
 from dataclasses import asdict, replace
 from typing import Any
 
-from tqdm.auto import tqdm
-
 from interp_compose._versions import environment_versions, gathered_versions
 from interp_compose.checks import check_package, is_whole
 from interp_compose.errors import InputError, OptionError
@@ -27,6 +25,7 @@ from interp_compose.papers.lrf.studies.generalise.reads import reads_by_kind
 from interp_compose.papers.shared.grid.finished import left_out
 from interp_compose.papers.shared.text.vocabulary import BOS
 from interp_compose.papers.shared.training.sequence_objective import exact_match
+from interp_compose.progress import progress_bar
 from interp_compose.runs.folder import versions_of
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.output import held_folder, write_result
@@ -62,7 +61,7 @@ def fusion(runs: str | os.PathLike[str], options: FusionOptions) -> Fusion:
     data = opened[0].data
     probe_sentences(data, options.n_probe)
     tables: Tables = {table.name: [] for table in SCHEMA}
-    for each in tqdm(opened, desc="fusion", unit="model", disable=not options.progress):
+    for each in progress_bar(opened, desc="fusion", unit="model", disable=not options.progress):
         for name, rows in _inside(each, options).items():
             tables[name] += [{"model": each.run.model, **row} for row in rows]
     config = {
