@@ -129,6 +129,9 @@ def _readable(kind: tyro.constructors.PrimitiveTypeInfo) -> Any:
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point of ``interp-compose``. Exit status 1 where an audit finds something, 2 for
     refused input, 130 when interrupted."""
+    # Threads of torch that wait do not spin, which takes the cores from other processes. It is read
+    # when torch is first imported, by a command, below.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     argv = list(sys.argv[1:] if argv is None else argv)
     if argv == ["--version"]:
         with _while_read():

@@ -48,6 +48,16 @@ def test_the_version_and_the_module_as_a_command() -> None:
     assert done.stdout == f"interp-compose {ic.__version__}\n"
 
 
+def test_threads_that_wait_do_not_spin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless the user has set it otherwise."""
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    cli.main(["--version"])
+    assert os.environ["OMP_WAIT_POLICY"] == "PASSIVE"
+    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
+    cli.main(["--version"])
+    assert os.environ["OMP_WAIT_POLICY"] == "ACTIVE"
+
+
 def test_what_is_misspelt_is_asked_back(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main(["cpa", "--limit", "3"])

@@ -549,7 +549,7 @@ REFUSED: dict[str, dict[str, str]] = {
         "--models bert,bert": "OptionError: models name 'bert' more than once",
         "--models cat,cat-last --n-layers 1": "'cat' and 'cat-last', which are the same model",
         "--held-out 1": "OptionError: held_out=1.0: expected a share between 0 and 1",
-        "--held-out-words 0": "OptionError: share=0.0: expected a number between 0 and 1",
+        "--held-out-words 0": "OptionError: held_out_words=0.0: expected a share between 0 and 1",
         "--vocab-size 5000": "OptionError: vocab_size=5000: the text supports 54 entries",
         "--n-ctx 4": "OptionError: n_ctx=4: expected 5 or more",
         "--n-ctx 9": "two sentences that fit into n_ctx=9 tokens together",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float, Int
@@ -38,6 +38,28 @@ class Activations(dict[str, Tensor]):
 
     def __repr__(self) -> str:
         return f"<{len(self)} activations: {some(list(self))}>"
+
+    if not TYPE_CHECKING:  # a type checker refuses unknown names itself
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}{self._theirs(name)}",
+                name=name,
+            )
+
+    def _theirs(self, name: str) -> str:
+        """Where TransformerLens has an attribute of its cache."""
+        lens = getattr(vars(self).get("_model"), "lens", None)
+        if name.startswith("_") or not hasattr(type(lens), "to_tokens"):  # made here
+            return ""
+        from transformer_lens import ActivationCache
+
+        if not hasattr(ActivationCache, name):
+            return ""
+        return (
+            f"; TransformerLens' own cache has it: tokens, _ = model.tokenize(text); "
+            f"model.lens.run_with_cache(tokens)[1].{name}"
+        )
 
     def __missing__(self, key: Any) -> Tensor:
         points = self._model.hook_dict

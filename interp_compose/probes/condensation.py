@@ -25,7 +25,7 @@ CHUNK: Final = 1 << 24
 """Cosines held at one time where the whole matrix is not returned."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Condensation:
     """How far neurons share their directions. Tensors are on the device of the weights.
 
@@ -53,6 +53,16 @@ class Condensation:
     mean_abs_cosine: float
     random_abs_cosine: float
     threshold: float
+
+    def __repr__(self) -> str:
+        """The numbers, without the matrices."""
+        dead = f", {self.dead} dead" if self.dead else ""
+        largest = max(self.sizes, default=0)
+        return (
+            f"<Condensation of {len(self.group)} neurons{dead}: {self.n_directions} directions of "
+            f"two or more at cos > {self.threshold:g}, the largest of {largest}; mean |cos| "
+            f"{self.mean_abs_cosine:.3f}, of random ones {self.random_abs_cosine:.3f}>"
+        )
 
 
 @public

@@ -101,7 +101,7 @@ def load_task(
     examples = check_task(name, data_dir)
     if examples is not None:
         report: dict[str, int | str | float] = {"source": name, "test_all": len(examples)}
-        return Task(Path(name).name, "{}", (), (), examples, report)
+        return Task(Path(name).stem, "{}", (), (), examples, report)
     if model.tokenizer is None:
         raise OptionError(
             f"the model {model.name!r} has no tokenizer, which task {name!r} needs; "

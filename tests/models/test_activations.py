@@ -151,3 +151,16 @@ def test_gradients_with_respect_to_what_is_captured_are_those_of_edits(name: str
         assert slope == pytest.approx(
             (gradient * direction).sum().item(), rel=0.1, abs=2e-3
         )  # ReLU has kinks
+
+
+def test_an_attribute_of_transformer_lens_cache_is_named() -> None:
+    """Where the wrapped model has such a cache; else, and of any other, as of every object."""
+    _, cache = shared("GPT-2").run_with_cache(TOKENS)
+    with pytest.raises(AttributeError, match=r"lens\.run_with_cache\(tokens\)\[1\]\.logit_attrs"):
+        _ = cache.logit_attrs  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match=r"has no attribute 'nowhere'$"):
+        _ = cache.nowhere  # type: ignore[attr-defined]
+    _, cache = shared("small, pre").run_with_cache(TOKENS)
+    with pytest.raises(AttributeError, match=r"has no attribute 'logit_attrs'$"):
+        _ = cache.logit_attrs  # type: ignore[attr-defined]
+    assert copy.copy(cache).keys() == cache.keys()

@@ -187,3 +187,11 @@ def test_what_it_refuses() -> None:
             measure(torch.eye(3).to_sparse())
     with pytest.raises(InputError, match="d=0: expected a number of dimensions"):
         random_abs_cosine(0)
+
+
+def test_its_text_is_a_line_of_numbers() -> None:
+    W = torch.tensor([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
+    assert repr(condensation(W)) == (
+        "<Condensation of 4 neurons, 1 dead: 1 directions of two or more at cos > 0.4, the largest "
+        f"of 2; mean |cos| {slow_mean(W):.3f}, of random ones {random_abs_cosine(2):.3f}>"
+    )

@@ -303,3 +303,14 @@ def test_a_report_names_the_extremes_of_a_random_matrixs_share(report: Complexit
         layer = f" of layer {row['layer']}" if 0 <= row["layer"] < LAYERS else ""
         ranks = f"{row['stable_rank']:.2f} of {row['random_stable_rank']:.2f}"
         assert f"share has {row['matrix']}{layer}, {ranks}" in said
+
+
+def test_its_text_has_the_mean_stable_rank(report: ComplexityReport) -> None:
+    inside = [
+        cell(report, layer, matrix)
+        for layer in range(LAYERS)
+        for matrix in ("W_Q", "W_K", "W_V", "W_O", "W_in", "W_gate", "W_out")
+    ]
+    mean = sum(row["stable_rank"] for row in inside) / len(inside)
+    expected = f"{LAYERS} layers · {len(inside)} matrices with a mean stable rank of {mean:.2f}, of"
+    assert expected in repr(report)

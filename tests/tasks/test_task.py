@@ -93,6 +93,7 @@ def test_a_model_without_tokenizer_is_refused_unless_the_task_is_your_own(tmp_pa
     task = load_task(str(tmp_path / "own.jsonl"), StubModel(None))
     assert (task.train, task.validation, task.test) == ((), (), (Example("a", "b"),))
     assert task.report["test_all"] == 1
+    assert task.name == "own"
     with pytest.raises(MissingDataError, match="there is no file nowhere.jsonl"):
         load_task("nowhere.jsonl", StubModel(None))
 

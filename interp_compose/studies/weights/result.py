@@ -12,7 +12,7 @@ from interp_compose._public import public
 from interp_compose.errors import OptionError
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import decimal, text_table
+from interp_compose.studies.core.text import about, counted, decimal, text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -131,6 +131,17 @@ class ComplexityReport(StudyResult):
     def figures(self) -> dict[str, ChartFigure]:
         """Every figure of the study, by the name its files get."""
         return {"stable_rank": self.plot(), "condensation": self.plot("mean_abs_cosine")}
+
+    def _head(self) -> tuple[str, ...]:
+        """Which model, and its stable ranks."""
+        ranks, n_layers = self.merged, int(self.config["n_layers"])
+        ranks = ranks[ranks["layer"].between(0, n_layers - 1)]
+        return (
+            f"{about(self.config, ('model',))} · {n_layers} layers",
+            f"{counted(len(ranks), 'matrices')} with a mean stable rank of "
+            f"{ranks['stable_rank'].mean():.2f}, of random ones "
+            f"{ranks['random_stable_rank'].mean():.2f}",
+        )
 
     def summary(self) -> str:
         """Stable ranks as aligned text: a row per layer, a column per matrix; what random matrices

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -51,6 +51,24 @@ class Sememes:
                     f"0 to {len(self.names) - 1}"
                 )
 
+    @classmethod
+    def of(cls, words: Mapping[str, Sequence[str]]) -> Sememes:
+        """Annotations as names: ``{"ram": ["sheep", "male"]}``. Sememes are numbered as they are
+        first named; one that a word has twice counts once.
+
+        Raises:
+            InputError: as of the class.
+        """
+        names = list(dict.fromkeys(name for sememes in words.values() for name in sememes))
+        numbers = {name: number for number, name in enumerate(names)}
+        return cls(
+            tuple(names),
+            {
+                word: tuple(sorted({numbers[name] for name in sememes}))
+                for word, sememes in words.items()
+            },
+        )
+
     def split(self, share: float) -> tuple[Sememes, Sememes]:
         """The words that guide, and those held out: about this share, by the words' SHA-256, so
         that a word is on the same side whatever others there are.
@@ -60,12 +78,7 @@ class Sememes:
         """
         if not 0 < share < 1:
             raise OptionError(f"share={share!r}: expected a number between 0 and 1, such as 0.1")
-        # A word's place between 0 and 1, by the word alone.
-        held = {
-            word
-            for word in self.words
-            if int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "big") / 2**64 < share
-        }
+        held = {word for word in self.words if place_of(word) < share}
         sides = [
             {word: sememes for word, sememes in self.words.items() if (word in held) == is_held}
             for is_held in (False, True)
@@ -76,6 +89,11 @@ class Sememes:
             )
         guiding, held_out = (Sememes(self.names, side) for side in sides)
         return guiding, held_out
+
+
+def place_of(word: str) -> float:
+    """A word's place between 0 and 1, by the word alone."""
+    return int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "big") / 2**64
 
 
 @public

@@ -76,7 +76,7 @@ class WordPieceTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc]
         if len(vocab) != vocab_size:
             raise OptionError(
                 f"vocab_size={vocab_size}: the text supports {len(vocab)} entries (its characters, "
-                "and pieces that occur twice); take that, or another text"
+                f"and pieces that occur twice); give vocab_size={len(vocab)}, or another text"
             )
         tokenizer = _backend(models.WordPiece(vocab=vocab, unk_token=SPECIALS[UNK]))
         tokenizer.add_special_tokens(list(SPECIALS))

@@ -17,7 +17,7 @@ import numpy as np
 
 from interp_compose.errors import CorruptFileError, InputError, OptionError
 from interp_compose.papers.cat.studies.pretrain.options import TextOptions
-from interp_compose.papers.cat.tasks.sememes import Sememes
+from interp_compose.papers.cat.tasks.sememes import Sememes, place_of
 from interp_compose.papers.cat.text.wordpiece import WordPieceTokenizer, continuing
 from interp_compose.papers.cat.training.sentences import Lexicon, Sentences
 from interp_compose.runs.checksums import SUMS, check_sums, digest_of, digests_of, write_sums
@@ -95,7 +95,7 @@ def prepared(
             does not support.
         CorruptFileError: the data are there, and were altered.
     """
-    split = None if sememes is None else sememes.split(options.held_out_words)
+    split = None if sememes is None else _words_split(sememes, options.held_out_words)
     files = [file_sha256(path) for path in text_files(source)]
     words = None if sememes is None else [list(sememes.names), sorted(sememes.words.items())]
     made_by = vars(options) | ({} if given is None else {"tokenizer": given.saved()})
@@ -115,6 +115,30 @@ def prepared(
                 if not folder.exists():  # another call has made the same in the meantime
                     raise
     return digest, kept(out, digest).report
+
+
+def _words_split(sememes: Sememes, share: float) -> tuple[Sememes, Sememes]:
+    """Words that guide, and words held out.
+
+    Raises:
+        OptionError: a share that leaves none of either; says which share does not.
+    """
+    if not 0 < share < 1:
+        raise OptionError(
+            f"held_out_words={share!r}: expected a share between 0 and 1, such as 0.1, of the "
+            "annotated words"
+        )
+    places = sorted(map(place_of, sememes.words))
+    if places[0] < share <= places[-1]:
+        return sememes.split(share)
+    which, few = ("all", "smaller") if places[-1] < share else ("none", "larger")
+    # Between the first word and the second, or, of all, between the last two.
+    ends = places[:2] if which == "none" else places[-2:]
+    remedy = f"a {few} share, such as {sum(ends) / 2:.3g}" if len(places) > 1 else "more words"
+    raise OptionError(
+        f"held_out_words={share:g} holds out {which} of the {len(places)} annotated words, chosen "
+        f"by their SHA-256: expected some on either side; give {remedy}"
+    )
 
 
 @lru_cache(maxsize=1)
@@ -196,9 +220,14 @@ def _tokenizer_of(
     sentences = _TrainingSentences(source, options, counts)
     try:
         tokenizer = WordPieceTokenizer.trained(sentences, options.vocab_size)
-    except OptionError:
+    except OptionError as error:
         _check_parts(source, options, counts)  # without documents no vocabulary is supported
-        raise
+        if options.vocab_size != TextOptions.vocab_size:
+            raise
+        raise OptionError(
+            f"{error}; {options.vocab_size} is what pretrain has where none is given (in the shell "
+            "--vocab-size)"
+        ) from error
     _check_parts(source, options, counts)
     return tokenizer, counts
 

@@ -31,6 +31,12 @@ from interp_compose.papers.cat.studies.pretrain.options import (
     TextOptions,
 )
 from interp_compose.papers.cat.studies.pretrain.result import Pretrained
+from interp_compose.papers.cat.tasks.mini_text import (
+    NAME,
+    VOCABULARY,
+    mini_documents,
+    mini_sememes,
+)
 from interp_compose.papers.cat.tasks.sememes import Sememes, load_sememes
 from interp_compose.papers.cat.text.wordpiece import WordPieces, WordPieceTokenizer
 from interp_compose.papers.cat.training.loss_weights import LossWeights
@@ -49,6 +55,7 @@ from interp_compose.papers.shared.grid.sequence_run import keep_run, trained
 from interp_compose.papers.shared.grid.start import check_shape_left_out, keep_start, kept_start
 from interp_compose.papers.shared.models.shape import DecoderShape
 from interp_compose.papers.works import WORKS
+from interp_compose.runs.files import atomic_write, make_folder
 from interp_compose.runs.folder import SweepPlan
 from interp_compose.runs.sweep import check_options
 from interp_compose.settings import identity_of
@@ -83,8 +90,8 @@ VARIANTS: Final[Mapping[str, Mapping[str, Any]]] = {
 class PretrainOptions(TextOptions, GridOptions):
     """What :func:`pretrain` takes by name."""
 
-    sememes: Sememes | None = None
-    """Annotations of words, for models that compose."""
+    sememes: Sememes | Mapping[str, Sequence[str]] | None = None
+    """Annotations of words, for models that compose; also as ``{"ram": ["sheep", "male"]}``."""
     model: LensModel | None = None
     """A pretrained BERT to start from, with its tokenizer, instead of random weights. Its shape
     and vocabulary are its own: what ``run`` states of these is left at the defaults."""
@@ -113,7 +120,8 @@ def pretrain(
     (``where="here"``), one run after another; the first writes, and all return the result.
 
     Args:
-        source: a text file, or a folder of them: a sentence a line.
+        source: a text file, or a folder of them: a sentence a line. "mini": a toy text of 900
+            documents, with sememes and a vocabulary of its own where none are given.
         models: "bert", "cat" (every block composes), "cat-last" (the last one), and as controls
             "cat-fixed" and "cat-last-fixed" (random codes that are not trained), "cat-mlp" and
             "cat-last-mlp" (as many parameters in an MLP, without codes). Others are compared with
@@ -143,7 +151,9 @@ def run(command: PretrainCommand) -> Pretrained:
     """The command ``interp-compose pretrain``."""
     source, output = command.source, command.output
     if source.data_dir is None:
-        raise OptionError("--data-dir is missing: expected a text file, or a folder of them")
+        raise OptionError(
+            "--data-dir is missing: expected a text file, a folder of them, or mini, a toy text"
+        )
     if command.paper and command.model is not None:
         raise OptionError(
             f"--paper states a shape, and --model {command.model} has its own: leave one of them "
@@ -180,6 +190,14 @@ def _grid(
     check_options(options.where, options.workers, options.slurm)
     # 1. What is known, and refused, before the text is read.
     training, text = options.run or EncoderTraining(), options.values_of(TextOptions)
+    sememes = options.sememes
+    if isinstance(sememes, Mapping):
+        sememes = Sememes.of(sememes)
+    is_mini = _is_mini(source)
+    if is_mini:
+        sememes = sememes or mini_sememes()
+        if options.model is None and text["vocab_size"] == TextOptions.vocab_size:
+            text["vocab_size"] = VOCABULARY
     start, given = None, {}
     if options.model is not None:
         start = _start(options.model, options)
@@ -193,16 +211,21 @@ def _grid(
         for seed in seeds_of(options)
         for model in models
     ]
-    _check_models(models, runs, text["vocab_size"], options.sememes, start)
+    _check_models(models, runs, text["vocab_size"], sememes, start)
     data_options = DataOptions(**text)
     settings = {"study": WORK, **identity_of(training), **text, **given}
     check(settings)
     # 2. The data.
+    folder = Path(out).absolute()
+    path = folder / f"{NAME}.txt" if is_mini else Path(source)
+    if is_mini:
+        make_folder(folder)
+        atomic_write(path, "\n\n".join(mini_documents()).encode())
     digest, report = prepared(
-        Path(source),
-        options.sememes,
+        path,
+        sememes,
         data_options,
-        Path(out).absolute(),
+        folder,
         n_ctx=training.n_ctx,
         given=None if start is None else start.tokenizer,
     )
@@ -217,7 +240,7 @@ def _grid(
         place=PLACE,
         config={
             **settings,
-            "task": Path(source).resolve().name.partition(".")[0],
+            "task": path.resolve().name.partition(".")[0],
             "data": digest,
             "data_report": report,
             "models": list(models),
@@ -226,6 +249,22 @@ def _grid(
         axes=("models", "seeds"),
         keep=keep_all,
     )
+
+
+def _is_mini(source: str | os.PathLike[str]) -> bool:
+    """Whether the toy text is meant.
+
+    Raises:
+        InputError: a file or a folder has its name.
+    """
+    if os.fspath(source) != NAME:
+        return False
+    if Path(source).exists():
+        raise InputError(
+            f"{NAME!r} is the toy text, and there is {Path(source).absolute()} as well: give its "
+            "whole path if that is meant, or call from another folder"
+        )
+    return True
 
 
 def _start(model: LensModel, options: PretrainOptions) -> SmallEncoderModel:

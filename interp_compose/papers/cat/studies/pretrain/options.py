@@ -58,7 +58,8 @@ class PretrainingSource(TextOptions):
     """Where text and sememes come from."""
 
     data_dir: Path | None = None
-    """A text file, or a folder of them (.txt, .txt.gz), in UTF-8: a sentence a line."""
+    """A text file, or a folder of them (.txt, .txt.gz), in UTF-8: a sentence a line. mini: a toy
+    text, with annotations of its words."""
     sememes: Path | None = None
     """A folder with annotations in HowNet's scheme, for models that compose."""
 

@@ -13,18 +13,20 @@ from typing import Any, Final, TypeVar
 
 import torch
 
-from interp_compose.checks import check_package
+from interp_compose.checks import check_package, check_unread
 from interp_compose.errors import InputError, MissingDataError
 from interp_compose.models.load import load_model
 from interp_compose.papers.complexity.grid.together import NUMBER, fit, step_bytes
 from interp_compose.papers.complexity.models.small_decoder import SmallDecoderModel
 from interp_compose.papers.complexity.studies.anchors.options import RunSize
 from interp_compose.papers.complexity.studies.anchors.run import HISTORY, MODEL, PhaseRun
+from interp_compose.papers.complexity.tasks.anchor_record import record_of, violating_groups
+from interp_compose.papers.complexity.tasks.anchors import AnchorTask
 from interp_compose.papers.shared.grid.finished import finished_of_seed
 from interp_compose.papers.works import WORKS
 from interp_compose.runs.files import read_json
 from interp_compose.runs.folder import SweepPlan
-from interp_compose.settings import read_toml
+from interp_compose.settings import identity_of, read_toml
 from interp_compose.studies.core.grid import Grid, GridResult, Tables, seeds_of
 from interp_compose.studies.core.options import Execution, GridOptions
 
@@ -34,6 +36,13 @@ WORK: Final = "anchors"
 """What a sweep calls the runs of a phase diagram."""
 GRID: Final = ("init_rate", "weight_decay", "seed")
 """What tells them apart."""
+OF_TASK: Final = {
+    "hold_out": "unseen",
+    "modulus": "modulus",
+    "d_vocab": "d_vocab",
+    "violations": "violations",
+}
+"""What a run says of the paper's task, and the field in which a task of one's own says it."""
 SETTINGS: Final = Path(__file__).parents[2] / "settings"
 
 
@@ -42,6 +51,23 @@ def run_of(options: RunSize, preset: str | None, **more: Any) -> PhaseRun:
     beside them (in its table ``run``) is as it has it."""
     beside = {} if preset is None else read_toml(SETTINGS / f"{preset}.toml")["run"]
     return PhaseRun(**beside, **asdict(options), **more)
+
+
+def with_task(run: PhaseRun, task: AnchorTask | None) -> PhaseRun:
+    """The run on a task of one's own, with all its violating groups; of the paper's task, or None,
+    the run itself, so that it keeps its name.
+
+    Raises:
+        OptionError: the run states what the task does.
+    """
+    if task is None:
+        return run
+    for name in OF_TASK:
+        check_unread("run", run, PhaseRun(), **{name: f"task=AnchorTask({OF_TASK[name]}=…)"})
+    record = record_of(task)
+    if record == record_of(AnchorTask()):
+        return run
+    return replace(run, own_task=record, violations=len(violating_groups(task)))
 
 
 def runs_of(
@@ -94,7 +120,7 @@ def anchor_grid(
     values = {axis: sorted({getattr(run, name) for run in runs}) for axis, name in axes.items()}
     return Grid(
         result=result,
-        plan=SweepPlan(work, [asdict(run) for run in runs], at_once, WORKS[work]),
+        plan=SweepPlan(work, [identity_of(run) for run in runs], at_once, WORKS[work]),
         place=tuple(axes.values()),
         config={"study": study, **setting_of(runs[0], axes.values()), **values},
         axes=list(axes),
@@ -104,7 +130,12 @@ def anchor_grid(
 
 def setting_of(run: PhaseRun, grid: Collection[str] = GRID) -> dict[str, Any]:
     """What the runs of a grid have in common."""
-    return {name: value for name, value in asdict(run).items() if name not in grid}
+    unread = () if run.own_task is None else set(OF_TASK) - {"violations"}
+    return {
+        name: value
+        for name, value in identity_of(run).items()
+        if name not in grid and name not in unread
+    }
 
 
 def run_bytes(run: PhaseRun) -> int:

@@ -75,17 +75,7 @@ def second_anchor_masked(
         InputError: the chains of the task are no pairs; too few values that every anchor reaches.
     """
     _check(task)
-    low, high = task.numbers
-    reached = {
-        anchor: {_outcome(task, key, anchor): key for key in range(low, high + 1)}
-        for anchor in task.anchors
-    }
-    common = sorted(set.intersection(*[set(values) for values in reached.values()]))
-    if len(common) < 2:
-        raise InputError(
-            f"the anchors {', '.join(task.anchors)} reach {len(common)} common values from keys "
-            f"{low} to {high}; expected at least 2: take more numbers"
-        )
+    reached, common = _reached(task)
     start = (len(common) - min(VALUES, len(common))) // 2
     values = common[start : start + VALUES]
     names = list(task.anchors)
@@ -129,6 +119,38 @@ def _outputs(
     with mask_attention(model, keys=[masked], mode=mode):
         hidden = model.forward(tokens.to(model.device), read="hidden")
     return hidden[:, -1].cpu()
+
+
+def check_pictures(task: AnchorTask) -> None:
+    """Refuse a task of which the pictures, and their numbers, cannot be made.
+
+    Raises:
+        InputError: no pairs, a short sequence, fewer than three anchors, or too few values that
+            every anchor reaches.
+    """
+    _check(task)
+    if len(task.anchors) < 3:
+        raise InputError(
+            f"anchors {', '.join(task.anchors)}: expected three or more, so that the outputs of "
+            "(a, b) and (b, a) can be compared with those of other pairs"
+        )
+    _reached(task)
+
+
+def _reached(task: AnchorTask) -> tuple[dict[str, dict[int, int]], list[int]]:
+    """By anchor, a key for each value of g(x; a); and the values that every anchor reaches."""
+    low, high = task.numbers
+    reached = {
+        anchor: {_outcome(task, key, anchor): key for key in range(low, high + 1)}
+        for anchor in task.anchors
+    }
+    common = sorted(set.intersection(*[set(values) for values in reached.values()]))
+    if len(common) < 2:
+        raise InputError(
+            f"the anchors {', '.join(task.anchors)} reach {len(common)} common values from keys "
+            f"{low} to {high}; expected at least 2: take more numbers"
+        )
+    return reached, common
 
 
 def _outcome(task: AnchorTask, key: int, anchor: str) -> int:

@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 
 from interp_compose.errors import InputError
+from interp_compose.papers.complexity.studies.anchors.masked_outputs import check_pictures
+from interp_compose.papers.complexity.tasks.anchors import AnchorTask
 
 FITS_TRAIN: Final = 0.9
 FITS_ID: Final = 0.9
@@ -50,6 +52,38 @@ def phase_of(train: float, id: float, ood: float, commutativity: float) -> str:
     if ood > REASONS:
         return "3"
     return "2c" if commutativity >= COMMUTES else "2"
+
+
+def check_phases(task: AnchorTask) -> None:
+    """Refuse a task of whose models the phases say nothing.
+
+    Raises:
+        InputError: chains that are no pairs; no unseen pair, or one that is trained on in the
+            other order, that is one anchor twice, or whose target breaks the rule.
+    """
+    check_pictures(task)  # which are of pairs
+    if not task.unseen:
+        raise InputError(
+            "task.unseen is empty: phases depend on pairs that training does not show; name some, "
+            "in both orders, as in unseen=(('c', 'd'), ('d', 'c'))"
+        )
+    for chain in task.unseen:
+        if chain == chain[::-1]:
+            raise InputError(
+                f"task.unseen names {chain!r}: its prediction stays when its anchors change places "
+                "whatever the model does, and tells nothing of commutativity; name pairs of "
+                "different anchors"
+            )
+        if chain[::-1] not in task.unseen:
+            raise InputError(
+                f"task.unseen names {chain!r}, and training shows {chain[::-1]!r}: in phase 3 a "
+                "model composes anchors that never occurred together; name both orders"
+            )
+        if chain in task.violations:
+            raise InputError(
+                f"task.violations name {chain!r}, which is unseen: its target cannot be learned "
+                "from other pairs; leave it out of one of them"
+            )
 
 
 def phase_name(phase: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -20,6 +20,7 @@ from interp_compose.papers.complexity.models.init import FanIn, InitRates, init_
 from interp_compose.papers.complexity.models.small_decoder import SmallDecoderModel, save_decoder
 from interp_compose.papers.complexity.studies.anchors.masked_outputs import MODES, circuit_numbers
 from interp_compose.papers.complexity.studies.anchors.options import RunShape
+from interp_compose.papers.complexity.tasks.anchor_record import task_of, with_groups
 from interp_compose.papers.complexity.tasks.anchors import (
     MOST_SAMPLES,
     UNSEEN,
@@ -32,6 +33,7 @@ from interp_compose.papers.shared.models.decoder import DecoderConfig, SmallDeco
 from interp_compose.papers.shared.training.parallel import Measure, NextOfSequence, ParallelTrainer
 from interp_compose.runs.checkpoint import checkpoints_together, clear_together
 from interp_compose.runs.files import atomic_write, json_bytes, remove
+from interp_compose.settings import LATER, identity_of
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.loop import run_training, trains
 from interp_compose.training.objectives import Row
@@ -68,6 +70,9 @@ class PhaseRun(RunShape):
     """Whether (c, d) and (d, c) are kept from training."""
     d_vocab: int | None = None
     """None: as few as the task needs."""
+    own_task: Mapping[str, Any] | None = field(default=None, hash=False, metadata=LATER)
+    """Plain values of a task other than the paper's (``task=`` of the studies); the four settings
+    above but ``violations``, which counts its violating groups, are then its own."""
     n_test: int = 1000
     """Sequences on which each accuracy is measured."""
     final_lr: float = 1e-5
@@ -82,6 +87,8 @@ class PhaseRun(RunShape):
     @property
     def task(self) -> AnchorTask:
         """The data's definition."""
+        if self.own_task is not None:
+            return with_groups(task_of(self.own_task), self.violations)
         return AnchorTask(
             unseen=UNSEEN if self.hold_out else (),
             modulus=self.modulus,
@@ -300,7 +307,7 @@ def train(configs: Sequence[Mapping[str, Any]], folders: Sequence[Path]) -> None
         except NonFiniteError:
             rows[-1]["finite"] = False
         atomic_write(folder / CIRCUITS, json_bytes(circuits))
-        atomic_write(folder / HISTORY, json_bytes({"run": asdict(run), "rows": rows}))
+        atomic_write(folder / HISTORY, json_bytes({"run": identity_of(run), "rows": rows}))
     clear_together(folders)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from interp_compose.papers.complexity.tasks.anchor_record import described
 from interp_compose.plots.chart import short
 
 
@@ -30,9 +31,14 @@ def mean_of(counts: Sequence[int]) -> str:
     return "mean over seeds" if max(counts) > 1 else "one seed"
 
 
-def clipping_of(config: Mapping[str, Any]) -> list[str]:
-    """That gradients were not clipped, where that is on record."""
-    return ["gradients not clipped"] if config.get("clip", 0) is None else []
+def remarks_of(config: Mapping[str, Any]) -> list[str]:
+    """The anchors of a task other than the paper's, and that gradients were not clipped, where that
+    is on record."""
+    own = config.get("own_task")
+    return [
+        *([described(own)] if own else []),
+        *(["gradients not clipped"] if config.get("clip", 0) is None else []),
+    ]
 
 
 def diverged_runs(cells: pd.DataFrame) -> pd.DataFrame:

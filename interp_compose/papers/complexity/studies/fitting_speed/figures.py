@@ -15,7 +15,7 @@ from typing import Any, Final
 import pandas as pd
 
 from interp_compose.errors import InputError
-from interp_compose.papers.complexity.studies.anchors.titles import clipping_of, seeds_of, shape_of
+from interp_compose.papers.complexity.studies.anchors.titles import remarks_of, seeds_of, shape_of
 from interp_compose.plots.chart import Chart, Line, Panel, side_by_side, subtitle_of
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import BLUE, MUTED, VERMILLION, Style, styles_of
@@ -180,7 +180,7 @@ def _subtitle(
     parts = [f"{config['samples']:,} samples"] if config.get("samples") is not None else []
     several = cells["n"].max() > 1
     spans = [part for part in more or [BARS] if several or not part.startswith(("bars:", "bands:"))]
-    parts += [seeds_of(cells["n"].tolist()), *filter(None, spans), *clipping_of(config)]
+    parts += [seeds_of(cells["n"].tolist()), *filter(None, spans), *remarks_of(config)]
     if left_out:
         parts.append(f"not drawn: {counted(left_out, what)} that some run never reached")
     return subtitle_of(*parts)

@@ -6,7 +6,7 @@ import base64
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,17 +19,24 @@ from torch.nn.functional import cross_entropy
 
 from interp_compose.checks import check_unread, is_whole
 from interp_compose.errors import OptionError
-from interp_compose.papers.complexity.studies.anchors.grid import anchor_grid, run_of, runs_of
+from interp_compose.papers.complexity.studies.anchors.grid import (
+    anchor_grid,
+    run_of,
+    runs_of,
+    with_task,
+)
 from interp_compose.papers.complexity.studies.anchors.run import PhaseRun, train_together
 from interp_compose.papers.complexity.studies.fitting_speed.options import (
     SpeedCommand,
     SpeedOptions,
 )
 from interp_compose.papers.complexity.studies.fitting_speed.result import FittingSpeed
+from interp_compose.papers.complexity.tasks.anchor_record import violating_groups
 from interp_compose.papers.complexity.tasks.anchors import VIOLATIONS, AnchorTask
 from interp_compose.papers.shared.training.parallel import ParallelTrainer
 from interp_compose.runs.checkpoint import clear_together
 from interp_compose.runs.files import atomic_write, json_bytes, read_json
+from interp_compose.settings import identity_of
 from interp_compose.stats.agreement import agreement
 from interp_compose.studies.core.grid import Grid, checked, numbers
 from interp_compose.studies.core.keywords import keywords
@@ -59,6 +66,9 @@ class FittingSpeedOptions(SpeedOptions):
     run: PhaseRun | None = None
     """Everything else. Its init rate, layers, violations and seed are the grid's; all pairs are
     trained on."""
+    task: AnchorTask | None = None
+    """Anchor functions of your own, in place of the paper's; ``unseen=()``, and as many of its
+    violating groups, the first ones, as ``violations`` of the study says."""
 
 
 @keywords(FittingSpeedOptions)
@@ -81,7 +91,8 @@ def fitting_speed(
     Args:
         init_rates: γ; a larger one is a smaller initialisation.
         depths: numbers of layers.
-        violations: groups of anchor pairs whose target breaks the rule, from 0 to 6.
+        violations: groups of anchor pairs whose target breaks the rule, from 0 to 6, or to as many
+            as a task of your own has.
         out: folder for the runs' histories.
         options: every option.
 
@@ -114,12 +125,20 @@ def _grid(
 ) -> Grid[FittingSpeed]:
     base = options.run or PhaseRun()
     axes = {field: axis for axis, field in AXES.items()}
-    axes |= {"seed": "first_seed", "evaluate_every": "evaluate_every"}
+    axes |= {"seed": "first_seed", "evaluate_every": "evaluate_every", "own_task": "task"}
     check_unread("run", base, PhaseRun(), **axes)
+    n_groups = len(VIOLATIONS)
+    if options.task is not None:
+        base, n_groups = with_task(base, options.task), len(violating_groups(options.task))
+        if options.task.unseen:
+            raise OptionError(
+                f"task.unseen={options.task.unseen!r}: all chains are trained on here; pass "
+                "AnchorTask(unseen=(), …)"
+            )
     values: dict[str, Sequence[float]] = {
         "init_rate": checked(init_rates, "init_rates"),
         "n_layers": _whole_axis(depths, "depths", 1, MOST_LAYERS),
-        "violations": _whole_axis(violations, "violations", 0, len(VIOLATIONS)),
+        "violations": _whole_axis(violations, "violations", 0, n_groups),
     }
     runs = runs_of(base_of(base, options.evaluate_every), values, options)
     return anchor_grid(FittingSpeed, "speed", WORK, runs, AXES, _tables, options)
@@ -260,7 +279,7 @@ def _train(runs: Sequence[PhaseRun], folders: Sequence[Path]) -> None:
         until=lambda rows: all(map(fitted, rows)),
     )
     for run, folder, rows in zip(runs, folders, trainer.rows, strict=True):
-        history = {"run": asdict(run), "rows": _to_fitted(rows)}
+        history = {"run": identity_of(run), "rows": _to_fitted(rows)}
         atomic_write(folder / HISTORY, json_bytes(history))
     clear_together(folders)
 

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from matplotlib.ticker import MaxNLocator
 
 from interp_compose.papers.complexity.studies.anchors.phase import phase_name
-from interp_compose.papers.complexity.studies.anchors.titles import clipping_of
+from interp_compose.papers.complexity.studies.anchors.titles import remarks_of
 from interp_compose.papers.shared.grid.figures import RATE_AXIS
 from interp_compose.plots.chart import Chart, Panel, subtitle_of
 from interp_compose.plots.interactive import ChartFigure, draw
@@ -164,7 +164,7 @@ def all_neurons_figure(frames: Frames, *, config: Mapping[str, Any]) -> ChartFig
     return draw(
         MatrixGrid(
             title="Neurons of W_Q of the first layer, over the diagram",
-            subtitle=subtitle_of(_model(config), f"seed {config['seed']}", *clipping_of(config)),
+            subtitle=subtitle_of(_model(config), f"seed {config['seed']}", *remarks_of(config)),
             x_title=RATE_AXIS,
             y_title="weight decay",
             columns=[f"{rate:g}" for rate in rates],
@@ -225,7 +225,7 @@ def _name(rate: float, phase: str) -> str:
 def _subtitle(config: Mapping[str, Any]) -> str:
     """Like "post-LN, 2 layers, d_model 64 · weight decay 0.01 · seed 200"."""
     run = [f"weight decay {config['weight_decay']:g}", f"seed {config['seed']}"]
-    return subtitle_of(_model(config), *run, *clipping_of(config))
+    return subtitle_of(_model(config), *run, *remarks_of(config))
 
 
 def _model(config: Mapping[str, Any]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 import pandas as pd
@@ -95,7 +94,7 @@ def mechanism(
         "weight_decay": opened[0].run.weight_decay,
         "seed": opened[0].run.seed,
         "draw": int(draw),
-        "runs": {each.folder.name: asdict(each.run)["init_rate"] for each in opened},
+        "runs": {each.folder.name: each.run.init_rate for each in opened},
         **left_out(finished),
     }
     trained = {each.folder.name: versions_of(each.folder) for each in finished}

@@ -20,8 +20,8 @@ import pandas as pd
 from interp_compose.errors import InputError
 from interp_compose.papers.complexity.studies.anchors.phase import COMMUTES, FITS_ID, phase_name
 from interp_compose.papers.complexity.studies.anchors.titles import (
-    clipping_of,
     mean_of,
+    remarks_of,
     seeds_of,
     shape_of,
 )
@@ -233,7 +233,7 @@ def _run(config: Mapping[str, Any], rows: Iterable[Cell]) -> list[str]:
     diverged = sum(row["diverged"] for row in rows)
     return [
         *sizes,
-        *clipping_of(config),
+        *remarks_of(config),
         seeds_of(counts),
         *([f"{diverged} runs diverged"] if diverged else []),
     ]

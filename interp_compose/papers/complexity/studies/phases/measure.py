@@ -18,10 +18,13 @@ from interp_compose.papers.complexity.studies.anchors.grid import (
     anchor_grid,
     run_of,
     runs_of,
+    with_task,
 )
+from interp_compose.papers.complexity.studies.anchors.phase import check_phases
 from interp_compose.papers.complexity.studies.anchors.run import CIRCUITS, HISTORY, PhaseRun
 from interp_compose.papers.complexity.studies.phases.options import PhasesCommand
 from interp_compose.papers.complexity.studies.phases.result import PhaseDiagram
+from interp_compose.papers.complexity.tasks.anchors import AnchorTask
 from interp_compose.runs.files import read_json
 from interp_compose.studies.core.grid import Grid, checked, numbers
 from interp_compose.studies.core.keywords import keywords
@@ -38,6 +41,9 @@ class PhasesOptions(GridOptions):
 
     run: PhaseRun | None = None
     """Everything else; its init rate, weight decay and seed are the grid's."""
+    task: AnchorTask | None = None
+    """Anchor functions of your own, in place of the paper's: three anchors or more, in pairs, some
+    unseen in both orders."""
 
 
 @keywords(PhasesOptions)
@@ -62,7 +68,7 @@ def phase_diagram(
     Raises:
         OptionError: a grid that is empty or repeats; a shape, a rate or data that cannot be; a
             ``run`` that states what the grid does.
-        InputError: ``out`` holds another sweep.
+        InputError: ``out`` holds another sweep; a task of whose models phases say nothing.
         ModelError: runs failed; the others are kept. Names the first and its log.
     """
     return _grid(init_rates, weight_decays, options).train(out, options)
@@ -83,9 +89,12 @@ def _grid(
     init_rates: Sequence[float], weight_decays: Sequence[float], options: PhasesOptions
 ) -> Grid[PhaseDiagram]:
     base = options.run or PhaseRun()
-    axes = {field: axis for axis, field in AXES.items()}
+    axes = {field: axis for axis, field in AXES.items()} | {"own_task": "task"}
     check_unread("run", base, PhaseRun(), **{**axes, "seed": "first_seed"})
-    if not base.hold_out:
+    if options.task is not None:
+        base = with_task(base, options.task)
+        check_phases(options.task)
+    elif not base.hold_out:
         raise OptionError(
             "run.hold_out=False leaves no unseen pairs, on which phases depend; "
             "ic.complexity.fitting_speed trains such runs"

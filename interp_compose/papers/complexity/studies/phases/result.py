@@ -17,6 +17,7 @@ from interp_compose.papers.complexity.studies.anchors.phase import (
     with_phases,
 )
 from interp_compose.papers.complexity.studies.anchors.titles import diverged_runs, mean_of
+from interp_compose.papers.complexity.tasks.anchor_record import looked_up, task_of
 from interp_compose.studies.core.grid import GridResult
 from interp_compose.studies.core.tables import Table
 from interp_compose.studies.core.text import LIMITS, counted, over_seeds, text_table
@@ -116,6 +117,13 @@ class PhaseDiagram(GridResult):
         the start to the end. NaN where that never came, or where the rank fell by less than half.
         """
         return onsets_of(self.history)
+
+    @property
+    def notes(self) -> list[str]:
+        """As of every study; of anchor functions of one's own, which unseen pairs may be looked
+        up."""
+        record = self.config.get("own_task")
+        return [*super().notes, *(looked_up(task_of(record)) if record else ())]
 
     @property
     def cells(self) -> pd.DataFrame:
