@@ -131,10 +131,10 @@ def examples_needed(row: Row, margin: float) -> int:
 
 
 def would_decide(rows: Sequence[Row], margin: float, of: str = "examples") -> str:
-    """How many examples would decide all of these open differences."""
+    """How many examples, in hundreds, or seeds would decide all of these open differences."""
     needed = max(examples_needed(row, margin) for row in rows)
-    several = f"about {counted(100 * ceil(needed / 100), of)} would decide it"
-    return f"{several}, were it as measured"
+    several = needed if of == "seeds" else 100 * ceil(needed / 100)
+    return f"about {counted(several, of)} would decide it, were it as measured"
 
 
 @dataclass(frozen=True)
