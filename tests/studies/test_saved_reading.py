@@ -44,32 +44,33 @@ IT = "The accuracy of a"
 CASES = {
     "above everywhere": (
         table(ABOVE, ABOVE, ABOVE),
-        f"{IT} is above that of b in clean runs and pooled by mean at layers 0 and 1, most in "
-        "clean runs, by 30 points [20, 40] (95 %).",
+        f"{IT} is above that of b in clean runs and when pooled by mean at layers 0 and 1, most "
+        "in clean runs, by 30 points [20, 40] (95 %).",
     ),
     "below, above, near and open": (
         table(NEAR, BELOW, ABOVE, OPEN),
-        f"{IT} is below that of b pooled by mean at layer 0, by 30 points [20, 40] (95 %); it is "
-        "above it pooled by mean at layer 1, by 30 points [20, 40] (95 %); it is within 5 points "
-        "of it in clean runs; it is open pooled by mean at layer 2: between 20 points less and 11 "
-        "more than that of b (95 %); about 1200 examples would decide it, were it as measured.",
+        f"{IT} is below that of b when pooled by mean at layer 0, by 30 points [20, 40] (95 %); "
+        "it is above it when pooled by mean at layer 1, by 30 points [20, 40] (95 %); it is "
+        "within 5 points of it in clean runs; it is open when pooled by mean at layer 2: "
+        "between 20 points less and 11 more than that of b (95 %); about 1200 examples would "
+        "decide it, were it as measured.",
     ),
     "at the margin": (
         table(NEAR, AT_MARGIN),
-        f"{IT} is nowhere further than 5 points from that of b: most pooled by mean at layer 0, "
-        "where it is between 5 points less and 5 more than that of b (95 %).",
+        f"{IT} is nowhere further than 5 points from that of b: most when pooled by mean at "
+        "layer 0, where it is between 5 points less and 5 more than that of b (95 %).",
     ),
     "across the margin": (
         table(NEAR, ACROSS),
-        f"{IT} is within 5 points of that of b in clean runs; it is open pooled by mean at layer "
-        "0: between 5 points less and 5 more than that of b (95 %); about 200 examples would "
-        "decide it, were it as measured.",
+        f"{IT} is within 5 points of that of b in clean runs; it is open when pooled by mean at "
+        "layer 0: between 5 points less and 5 more than that of b (95 %); about 200 examples "
+        "would decide it, were it as measured.",
     ),
     "not after Holm's correction": (
         table(UNCORRECTED, ABOVE),
-        f"{IT} is above that of b pooled by mean at layer 0, by 30 points [20, 40] (95 %); it is "
-        "open in clean runs: between 6 and 20 points more than that of b (95 %); about 200 "
-        "examples would decide it, were it as measured.",
+        f"{IT} is above that of b when pooled by mean at layer 0, by 30 points [20, 40] (95 %); "
+        "it is open in clean runs: between 6 and 20 points more than that of b (95 %); about "
+        "200 examples would decide it, were it as measured.",
     ),
 }
 

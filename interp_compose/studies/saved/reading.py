@@ -60,9 +60,9 @@ def answers(results: Mapping[str, StudyResult], pairs: pd.DataFrame) -> list[str
 
 
 def _places(rows: Sequence[Row]) -> str:
-    """``in clean runs and pooled by mean at layers 0 to 2``."""
+    """``in clean runs and when pooled by mean at layers 0 to 2``."""
     texts = ["in clean runs"] if any(row["pooling"] == NOT_POOLED for row in rows) else []
     if pooled := [row for row in rows if row["pooling"] != NOT_POOLED]:
         layers = layers_named([row["layer"] for row in pooled])
-        texts.append(f"pooled by {pooled[0]['pooling']} at {layers}")
+        texts.append(f"when pooled by {pooled[0]['pooling']} at {layers}")
     return " and ".join(texts)
