@@ -194,6 +194,35 @@ def test_the_summary_names_what_was_refused_or_not_tried(of_opt: ic.Audit) -> No
     assert lines[-2].endswith("; 2 more, in the report")
 
 
+@pytest.mark.parametrize(
+    ("statuses", "sentence"),
+    [
+        (["holds"] * 4, "no check found a number that is not what its name says."),
+        (
+            ["holds", "wrong", "discarded", "silent"],
+            "2 checks found a number that is not what its name says, or an edit that changes "
+            "nothing: a number that rests on one is wrong, and no error says so.",
+        ),
+        (
+            ["holds", "refused", "not tried", "not tried"],
+            "no check found a number that is not what its name says; 1 check ended in an error, "
+            "as such a request does, and gave no number; 2 checks could not be tried, and say "
+            "nothing.",
+        ),
+    ],
+)
+def test_a_sentence_says_what_was_checked_and_what_a_finding_means(
+    of_opt: ic.Audit, statuses: list[str], sentence: str
+) -> None:
+    rows = of_opt.frame.iloc[:4].assign(status=statuses, detail="why", part="hook")
+    rows["name"] = ["a", "a", "b", "c"]
+    audit = ic.Audit.from_rows(rows, of_opt.config)
+    assert audit.sentences()[0] == f"Of the model and 3 hook points, {sentence}"
+    assert audit.summary().splitlines()[1] == audit.sentences()[0]
+    refused = ic.Audit.from_rows(rows.iloc[:1].assign(status="refused"), of_opt.config)
+    assert refused.sentences()[0] == "The model was refused as a whole: nothing of it was checked."
+
+
 def test_rows_that_differ_in_the_layer_alone_are_one(of_opt: ic.Audit) -> None:
     names = [f"blocks.{layer}.attn.hook_q" for layer in (0, 1, 2)]
     names += [

@@ -261,6 +261,8 @@ def test_an_unknown_measure(report: ComplexityReport) -> None:
 
 def test_the_summary_is_a_table(report: ComplexityReport) -> None:
     lines = report.summary().splitlines()
+    assert lines[:2] == [report.sentences()[0], ""]
+    lines = lines[2:]
     assert lines[2].split() == ["layer", "W_Q", "W_K", "W_V", "W_O", "W_in", "W_gate", "W_out"]
     assert lines[4].split()[1] == f"{cell(report, 1, 'W_Q')['stable_rank']:.2f}"
     assert lines[6].split()[0] == "random"

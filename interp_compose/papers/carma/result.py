@@ -26,7 +26,13 @@ from interp_compose.papers.carma.differences import (
     training_curve,
 )
 from interp_compose.papers.carma.tables import SCHEMA, checked_tables
-from interp_compose.papers.carma.verdicts import SYMBOLS, cautions, terminal_summary, verdicts
+from interp_compose.papers.carma.verdicts import (
+    SYMBOLS,
+    answers,
+    cautions,
+    terminal_summary,
+    verdicts,
+)
 from interp_compose.studies.cap.result import POOLINGS
 from interp_compose.studies.core.result import StudyResult
 
@@ -204,14 +210,17 @@ class Comparison(StudyResult):
         """Runs that have not converged, sets that are too easy, and the like."""
         return [*super().notes, *cautions(self)]
 
+    def _answers(self) -> list[str]:
+        return answers(self.differences)
+
     def sentences(self) -> list[str]:
-        """A sentence for each verdict, the most telling first."""
+        """Where CARMA differs from plain fine-tuning, and a sentence for each verdict."""
         seeds = len(set(self.frames["accuracy"]["seed"]))
         lines = [f"{subject}: {sentence}." for subject, sentence in verdicts(self)]
         if not lines:
             return ["FT and CARMA were not both trained, so nothing is compared."]
         count = "1 seed." if seeds == 1 else f"{seeds} seeds, paired: same start, same batches."
-        return [f"CARMA minus plain fine-tuning (FT). {count}", *lines]
+        return [*self._answers(), f"CARMA minus plain fine-tuning (FT). {count}", *lines]
 
     def _sections(self) -> list[str]:
         from interp_compose.papers.carma.report import sections

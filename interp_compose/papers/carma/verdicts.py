@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from interp_compose.papers.carma.differences import (
     verdict,
 )
 from interp_compose.papers.carma.tables import LABELS
+from interp_compose.studies.core.decided import LIES, Measure, changed, layers_named
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.text import about, counted, decimal, interval, text_table
 
@@ -114,6 +115,56 @@ SYMBOLS: Final = {
 }
 
 
+POINTS: Final = Measure("points", 1.0)
+"""Of accuracies and ConsistSyn in per cent; a difference within one point is called none."""
+
+
+def answers(differences: pd.DataFrame) -> list[str]:
+    """Whether CARMA changes accuracy, clean and pooled, and consistency under synonyms, beside
+    plain fine-tuning: a sentence each, decided by the paired t test over seeds and Holm.
+
+    Args:
+        differences: as :attr:`.Comparison.differences` has them.
+    """
+    parts = [against_ft(differences, name, at) for name, at in (("accuracy", ""), ("cap", AVERAGE))]
+    return [
+        changed(
+            rows,
+            POINTS,
+            act=f"{subject} of CARMA",
+            what="that of plain fine-tuning",
+            than="that of plain fine-tuning",
+            places=_places,
+            of="seeds",
+            saying=LIES,
+        )
+        for subject, part in (
+            ("The accuracy", pd.concat(parts)),
+            ("The ConsistSyn", against_ft(differences, "consist_syn")),
+        )
+        if (rows := _spread(part))
+    ]
+
+
+def _spread(differences: pd.DataFrame) -> Sequence[Mapping[str, Any]]:
+    """Those that are defined, with ``n``; without those that all seeds agree on, which leaves no
+    spread to test against, where there are others."""
+    known = differences[differences["difference"].notna()]
+    tested = known[known["ci_low"].notna()]
+    shown = tested if len(tested) else known
+    return records(shown.assign(n=shown["n_seeds"]))
+
+
+def _places(rows: Sequence[Mapping[str, Any]]) -> str:
+    """``in clean runs and when pooled at layers 0 and 1``, ``with 25 % of words replaced``."""
+    texts = ["in clean runs"] if any(row["metric"] == "accuracy" for row in rows) else []
+    if layers := [int(row["layer"]) for row in rows if row["metric"] == "cap"]:
+        texts.append(f"when pooled at {layers_named(layers)}")
+    if rates := [percent(row["rate"]) for row in rows if row["metric"] == "consist_syn"]:
+        texts.append(f"with {', '.join(rates)} of words replaced")
+    return " and ".join(texts)
+
+
 def verdicts(comparison: StudyResult) -> list[tuple[str, str]]:
     """What CARMA changes beside plain fine-tuning: (subject, sentence), the most telling first."""
     differences = comparison.frames["differences"]
@@ -193,6 +244,7 @@ def terminal_summary(comparison: StudyResult) -> str:
         rows.append({"measure": name, **cells, "difference": ends.get(name, "")})
     lines = [
         about(comparison.config, ("model", "task"), f"{seeds} seed{'s' if seeds > 1 else ''}"),
+        *answers(differences),
         "",
         *text_table(pd.DataFrame(rows), columns),
         "",

@@ -31,6 +31,11 @@ TOLD: Final = {
     "silent": "are silent (hook points that never fire)",
     "holds": "hold",
 }
+NO_FINDING: Final = {
+    "refused": "{} ended in an error, as such a request does, and gave no number",
+    "not tried": "{} could not be tried, and say nothing",
+}
+"""What checks of these statuses mean for a number."""
 FOUND: Final = ("wrong", "discarded")
 """Statuses of findings: what gives a wrong number without an error."""
 OF_LAYER: Final = r"^(.*?blocks[.])(\d+)([.].*)$"
@@ -90,9 +95,33 @@ class Audit(StudyResult):
         model = f"model {self.config['model']} · {self.config['architecture']}"
         return model, f"{findings} in {len(self.frame):,} checks: {', '.join(texts)}"
 
+    def _answers(self) -> list[str]:
+        """What was checked, and what the findings mean for a number."""
+        statuses, n = self.frame["status"].value_counts(), len(self.findings)
+        if len(self.frame) == 1 and not n:
+            return ["The model was refused as a whole: nothing of it was checked."]
+        n_hooks = self.frame.loc[self.frame["part"] == "hook", "name"].nunique()
+        rest = [
+            text.format(counted(int(statuses[status]), "checks"))
+            for status, text in NO_FINDING.items()
+            if statuses.get(status, 0)
+        ]
+        text = (
+            f"{counted(n, 'checks')} found a number that is not what its name says, or an edit "
+            "that changes nothing: a number that rests on one is wrong, and no error says so"
+            if n
+            else "no check found a number that is not what its name says"
+        )
+        return [f"{'; '.join([f'Of the model and {n_hooks:,} hook points, {text}', *rest])}."]
+
+    def sentences(self) -> list[str]:
+        """What was checked and found, and how many checks have which status."""
+        return [*self._answers(), *super().sentences()]
+
     def summary(self) -> str:
         """How many checks have which status, every finding, and what was refused or not tried."""
-        lines = [*self._head()]
+        model, counts = self._head()
+        lines = [model, *self._answers(), counts]
         for status in ("refused", "not tried"):
             rows = _placed(_joined(self.frame[self.frame["status"] == status]))
             texts = [

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import ceil, isnan
+from statistics import NormalDist
 from typing import Any, Final
 
 import pandas as pd
@@ -100,6 +101,21 @@ def paired(rows: Sequence[tuple[Row, pd.Series[Any], pd.Series[Any]]]) -> pd.Dat
     return table.assign(p_holm=holm(table["p"].tolist()), n=n)
 
 
+def bootstrapped(frame: pd.DataFrame) -> list[Row]:
+    """Differences that have a bootstrap's interval and no p, with p_holm over all of them.
+
+    Here z = difference / ((high − low) / 2 z₀.₉₇₅), as of normal errors (Altman and Bland 2011),
+    and p = 2 Φ(−|z|).
+    """
+    normal, sides = NormalDist(), 1 - LEVEL / 2
+    p_values = []
+    for row in records(frame):
+        error = (row["ci_high"] - row["ci_low"]) / (2 * normal.inv_cdf(sides))
+        none = 1.0 if row["difference"] == 0 else 0.0
+        p_values.append(2 * normal.cdf(-abs(row["difference"]) / error) if error > 0 else none)
+    return records(frame.assign(p_holm=holm(p_values)))
+
+
 def records(frame: pd.DataFrame) -> list[Row]:
     """A frame's rows."""
     return [{str(name): cell for name, cell in row.items()} for row in frame.to_dict("records")]
@@ -131,10 +147,47 @@ def examples_needed(row: Row, margin: float) -> int:
 
 
 def would_decide(rows: Sequence[Row], margin: float, of: str = "examples") -> str:
-    """How many examples would decide all of these open differences."""
+    """How many examples, in hundreds, or seeds would decide all of these open differences."""
     needed = max(examples_needed(row, margin) for row in rows)
-    several = f"about {counted(100 * ceil(needed / 100), of)} would decide it"
-    return f"{several}, were it as measured"
+    several = needed if of == "seeds" else 100 * ceil(needed / 100)
+    return f"about {counted(several, of)} would decide it, were it as measured"
+
+
+@dataclass(frozen=True)
+class Saying:
+    """How it is said where one number lies to another; ``{it}`` is the other, ``{subject}`` the
+    one, ``{at}`` the places, ``{margin}`` the margin.
+
+    Attributes:
+        below, above: where it is decided.
+        near: where the interval lies within the margin.
+        nowhere: where it does so at all places.
+        open: whether the one differs from the other, in a question.
+    """
+
+    below: str
+    above: str
+    near: str
+    nowhere: str
+    open: str
+
+
+CHANGES: Final = Saying(
+    below="lowers {it}",
+    above="raises {it}",
+    near="changes {it} {at} by no more than {margin}",
+    nowhere="changes {it} nowhere by more than {margin}",
+    open="{subject} changes {it}",
+)
+"""Of an act, such as "Pooling words by mean", and a number."""
+LIES: Final = Saying(
+    below="is below {it}",
+    above="is above {it}",
+    near="is within {margin} of {it} {at}",
+    nowhere="is nowhere further than {margin} from {it}",
+    open="{subject} differs from {it}",
+)
+"""Of two numbers, such as "the accuracy of a" and "that of b"."""
 
 
 def changed(
@@ -145,56 +198,58 @@ def changed(
     what: str,
     places: Places | None = None,
     of: str = "examples",
+    than: str = "clean",
+    saying: Saying = CHANGES,
 ) -> str:
-    """What an act does to a number, in a sentence: where it lowers and raises it, where it leaves
-    it within the margin, and where that is open.
+    """Where one number lies to another, in a sentence: where an act lowers and raises a number,
+    where it leaves it within the margin, and where that is open.
 
     Args:
-        rows: the difference to the clean model, a row for each place; Holm over them.
+        rows: the difference, to the clean model or to another number, a row for each place; Holm
+            over them.
         measure: of the number.
         act: such as "Pooling words by mean".
         what: the number, such as "the accuracy".
         places: of rows in words; by default of their layers.
         of: what ``n`` counts.
+        than: what the number is compared with.
+        saying: the verbs.
     """
     at = places or (lambda some: f"at {layers_named([row['layer'] for row in some])}")
     margin = measure.amount(measure.margin)
+    whether = "whether " + saying.open.format(subject=lowered(act), it=what)
     if any(isnan(row["ci_low"]) for row in rows):
-        return (
-            f"Whether {lowered(act)} changes {what} is not known: there is no interval of "
-            f"{counted(int(rows[0]['n']), of)}."
-        )
+        text = f"{whether} is not known: there is no interval of"
+        return f"{raised(text)} {counted(int(rows[0]['n']), of)}."
     kinds: dict[str, list[Row]] = {BELOW: [], ABOVE: [], NEAR: [], OPEN: []}
     for row in rows:
         state = NEAR if within(row, measure.margin) else relation(row, measure.margin)
         kinds[state].append(row)
     parts: list[str] = []
-    for state, verb, worst in ((BELOW, "lowers", min), (ABOVE, "raises", max)):
+    for state, verb, worst in ((BELOW, saying.below, min), (ABOVE, saying.above, max)):
         if some := kinds[state]:
             most = worst(some, key=lambda row: float(row["difference"]))
             where = f" {at(some)}, most" if len(some) > 1 else ""
-            subject = "it" if parts else act
-            number = "it" if parts else what
+            subject, it = ("it", "it") if parts else (act, what)
             change = measure.change(most)
-            parts.append(f"{subject} {verb} {number}{where} {at([most])}, {change} (95 %)")
+            parts.append(f"{subject} {verb.format(it=it)}{where} {at([most])}, {change} (95 %)")
     if some := kinds[NEAR]:
         whole = len(some) == len(rows)
-        subject, number = ("it", "it") if parts else (act, what)
-        where = "nowhere by more than" if whole else f"{at(some)} by no more than"
-        parts.append(f"{subject} changes {number} {where} {margin}")
+        subject, it = ("it", "it") if parts else (act, what)
+        verb = saying.nowhere if whole else saying.near
+        parts.append(f"{subject} {verb.format(it=it, at=at(some), margin=margin)}")
         if whole:
             most = max(some, key=lambda row: max(-row["ci_low"], row["ci_high"]))
             change = measure.between(most["ci_low"], most["ci_high"])
-            parts[-1] += f": most {at([most])}, where it is {change} than clean (95 %)"
+            parts[-1] += f": most {at([most])}, where it is {change} than {than} (95 %)"
     if some := kinds[OPEN]:
         widest = max(some, key=lambda row: float(row["ci_high"] - row["ci_low"]))
         change = measure.between(widest["ci_low"], widest["ci_high"])
         where = f"{at(some)}, where the interval is widest {at([widest])}" if some[1:] else at(some)
         needed = would_decide(some, measure.margin, of)
-        start = "it is" if parts else f"whether {lowered(act)} changes {what} is"
-        parts.append(f"{start} open {where}: {change} than clean (95 %); {needed}")
-    text = "; ".join(parts)
-    return f"{text[0].upper()}{text[1:]}."
+        start = "it is" if parts else f"{whether} is"
+        parts.append(f"{start} open {where}: {change} than {than} (95 %); {needed}")
+    return f"{raised('; '.join(parts))}."
 
 
 def apart(differences: pd.DataFrame, by: str, measure: Measure) -> list[str]:
@@ -258,6 +313,11 @@ def apart(differences: pd.DataFrame, by: str, measure: Measure) -> list[str]:
 def lowered(text: str) -> str:
     """A sentence's start inside another sentence."""
     return text[0].lower() + text[1:]
+
+
+def raised(text: str) -> str:
+    """A clause as a sentence's start."""
+    return text[0].upper() + text[1:]
 
 
 def layers_named(layers: Sequence[int]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -148,14 +148,9 @@ class GridResult(StudyResult):
         return self._told(lines)
 
     def _answers(self) -> list[str]:
-        """Whether what is compared differs, in a sentence."""
         if self.QUESTION is None or self.frames["summary"].empty:
             return []
         return self.QUESTION.answer(self.frames["summary"], self.frames["differences"])
-
-    def _told(self, lines: Iterable[str]) -> str:
-        answers = self._answers()
-        return super()._told([*answers, "", *lines] if answers else lines)
 
     def sentences(self) -> list[str]:
         """Whether what is compared differs, what was asked, and what came out at one place."""

@@ -129,18 +129,23 @@ class StudyResult(Result):
         shown = about(self.config, HEAD, runs)
         return (shown or f"{len(next(iter(self.frames.values())))} rows",)
 
+    def _answers(self) -> list[str]:
+        """One or two sentences that answer the study's question, at the head of what it tells."""
+        return []
+
     def _told(self, lines: Iterable[str]) -> str:
-        """The text of these lines and of :attr:`notes`."""
-        return "\n".join([*lines, *(f"! {note}" for note in self.notes)])
+        """The text of the answer, these lines and :attr:`notes`."""
+        answers = self._answers()
+        head = [*answers, ""] if answers else []
+        return "\n".join([*head, *lines, *(f"! {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
         from interp_compose.plots.describe import scene_of
         from interp_compose.plots.static import small_png_bytes
 
         # 1. The sentences that answer the study's question, uncut. 2. Tables. 3. The first figure.
-        head, lines = self.head(), self.summary().splitlines()
-        while lines and lines[0] in head:
-            del lines[0]
+        head = self.head()
+        lines = [line for line in self.summary().splitlines() if not line or line not in head]
         told = self.sentences()
         sentences = [line for line in lines if line in told]
         parts = [f"<p>{html.escape(sentence)}</p>" for sentence in sentences]

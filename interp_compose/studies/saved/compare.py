@@ -23,6 +23,7 @@ from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.text import differences_told, differing, floors_of, unlike
 from interp_compose.studies.saved.options import CompareCommand
 from interp_compose.studies.saved.read import load_result
+from interp_compose.studies.saved.reading import answers
 
 PAGE: Final = "compare.html"
 TABLE: Final = "compared"
@@ -52,7 +53,8 @@ def run(command: CompareCommand) -> str:
     frames = {TABLE: table} | ({PAIRED: pairs} if len(pairs) else {})
     comparison = Result(config=config, frames=frames, versions=environment_versions())
     pictures = {name: picture_bytes(figure) for name, figure in figures.items()}
-    html = page(results, figures, pictures, frames, unpaired)
+    said = [*answers(results, pairs), *unpaired]
+    html = page(results, figures, pictures, frames, said)
     others: dict[str, bytes | str] = {PAGE: html.encode(), **page_files(figures)}
     others |= {f"{name}.png": png for name, png in pictures.items()}
     store(comparison, command.out, others, overwrite=command.overwrite)
@@ -66,7 +68,7 @@ def run(command: CompareCommand) -> str:
             *differences_told(rows.assign(place=place_texts), [("", "place", "<30")], what=WHAT),
             "",
         ]
-    return "\n".join([*summaries, *unpaired, f"written to {command.out}/: {', '.join(files)}"])
+    return "\n".join([*said, "", *summaries, f"written to {command.out}/: {', '.join(files)}"])
 
 
 def labelled(folders: Sequence[Path], labels: Sequence[str]) -> dict[str, StudyResult]:
@@ -222,9 +224,9 @@ def page(
     figures: Mapping[str, ChartFigure],
     pictures: Mapping[str, bytes],
     frames: Mapping[str, pd.DataFrame],
-    notes: Sequence[str],
+    sentences: Sequence[str],
 ) -> str:
-    """What was asked, the figures and the tables, as one page that needs no network."""
+    """What came out, the figures and the tables, as one page that needs no network."""
     settings = [
         [name, *(shortened(str(values[label]), 40) for label in results)]
         for name, values in differing(results).items()
@@ -246,7 +248,7 @@ def page(
         ],
         labels=[*results],
         settings=settings,
-        notes=notes,
+        sentences=sentences,
         tables=[report.frame_table(name, frame, MOST_ROWS) for name, frame in frames.items()],
     )
     return report.page(html)

@@ -3,11 +3,9 @@ people."""
 
 from __future__ import annotations
 
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Final
 
-from interp_compose.stats.seeds import holm
-from interp_compose.studies.core.decided import LEVEL, PLAIN, Row, changed, records
+from interp_compose.studies.core.decided import PLAIN, Row, bootstrapped, changed
 
 if TYPE_CHECKING:
     from interp_compose.studies.similarity.result import SimilarityCurve
@@ -35,21 +33,10 @@ def answers(curve: SimilarityCurve) -> list[str]:
 
 
 def differences(curve: SimilarityCurve) -> list[Row]:
-    """The first pooling's agreement less the clean model's, at each layer of the first subset.
-
-    The bootstrap has intervals and no p. Here z = difference / ((high − low) / 2 z₀.₉₇₅), as of
-    normal errors (Altman and Bland 2011), p = 2 Φ(−|z|), and Holm over layers.
-    """
+    """The first pooling's agreement less the clean model's, at each layer of the first subset."""
     metric = curve.metrics[0]
     first = curve.frame[["subset", "pooling"]].iloc[0]
     frame = curve.frame[(curve.frame[["subset", "pooling"]] == first).all(axis=1)]
     columns = {f"{metric}_diff": "difference"}
     columns |= {f"{metric}_diff_{end}": f"ci_{end}" for end in ("low", "high")}
-    frame = frame[["layer", "n", *columns]].rename(columns=columns)
-    normal, sides = NormalDist(), 1 - LEVEL / 2
-    p_values = []
-    for row in records(frame):
-        error = (row["ci_high"] - row["ci_low"]) / (2 * normal.inv_cdf(sides))
-        none = 1.0 if row["difference"] == 0 else 0.0
-        p_values.append(2 * normal.cdf(-abs(row["difference"]) / error) if error > 0 else none)
-    return records(frame.assign(p_holm=holm(p_values)))
+    return bootstrapped(frame[["layer", "n", *columns]].rename(columns=columns))

@@ -99,6 +99,15 @@ class Watched(StudyResult):
             return {}
         return {f"{name}_over_training": self.plot(name) for name in self.config["measures"]}
 
+    def _answers(self) -> list[str]:
+        from interp_compose.studies.watch.reading import answers
+
+        return answers(self.frame)
+
+    def sentences(self) -> list[str]:
+        """What changed most of each measure."""
+        return self._answers()
+
     def summary(self) -> str:
         """Looks taken and skipped, what they took, and each measure at the first and the last, with
         its interval; of weights the mean over a layer's matrices. The layer is blank where nothing
@@ -121,7 +130,7 @@ class Watched(StudyResult):
         by_place = self.frame.assign(of=of).groupby(["step", "measure", "of", "layer"], sort=False)
         numbers = by_place.agg({"value": "mean", "low": "max", "high": "max", "n": "sum"})
         steps = sorted({self.frame["step"].min(), self.frame["step"].max()})
-        shown = {f"step {step}": numbers.loc[step].apply(_cell, axis=1) for step in steps}
+        shown = {f"step {step}": numbers.loc[step].apply(cell, axis=1) for step in steps}
         cells = pd.DataFrame({**shown, "n": numbers.loc[steps[-1]]["n"].map(str)}).fillna("–")
         table = cells.reset_index()
         table["layer"] = table["layer"].map(str).where(table["layer"] >= 0, "")
@@ -130,7 +139,7 @@ class Watched(StudyResult):
         return self._told([*lines, "", *text_table(table, [*columns, ("n", "n", ">6")])])
 
 
-def _cell(place: pd.Series[float]) -> str:
+def cell(place: pd.Series[float]) -> str:
     """A value and its interval, where it has one."""
     value, low, high = (float(place[name]) for name in ("value", "low", "high"))
     return f"{value:.4g}" if math.isnan(low) else interval(value, low, high)

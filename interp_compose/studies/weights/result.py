@@ -108,7 +108,7 @@ class ComplexityReport(StudyResult):
             raise OptionError(f"unknown measure {measure!r}: expected one of {', '.join(MEASURES)}")
         return complexity_figure(self.frame, measure, config=self.config)
 
-    def sentences(self) -> list[str]:
+    def _answers(self) -> list[str]:
         """The whole matrices whose stable rank is the lowest and the highest share of a random
         one's."""
         whole = self.merged if len(self.merged) else self.frame
@@ -122,10 +122,17 @@ class ComplexityReport(StudyResult):
             for most, row in (("the lowest", rows[0]), ("the highest", rows[-1]))
         )
         return [
-            f"Asked: how complex the weights of {self.config['model']} are. A matrix is compared "
-            f"by stable rank with a random one of its shape. Of {len(rows)} matrices {text}.",
-            "These are numbers of one model, without sampling error. They do not show that low "
-            "ranks make a model reason.",
+            f"In {counted(len(rows), 'matrices')}, by stable rank over that of a random one of the "
+            f"same shape, {text}. No test is made: these are numbers of one model, without "
+            "sampling error."
+        ]
+
+    def sentences(self) -> list[str]:
+        """Which matrices are the least and the most complex, what was asked, and its limits."""
+        return [
+            *self._answers(),
+            f"Asked: how complex the weights of {self.config['model']} are.",
+            "That low ranks make a model reason is not shown by them.",
         ]
 
     def figures(self) -> dict[str, ChartFigure]:

@@ -10,7 +10,7 @@ import pytest
 
 from interp_compose.papers.carma.differences import verdict
 from interp_compose.papers.carma.result import Comparison
-from interp_compose.papers.carma.verdicts import cautions, verdicts
+from interp_compose.papers.carma.verdicts import answers, cautions, verdicts
 from interp_compose.plots.canvas import LONGEST
 from tests.papers.carma.studies.carma_tables import (
     CONFIG,
@@ -22,6 +22,8 @@ from tests.papers.carma.studies.carma_tables import (
     make_tables,
     pick,
 )
+
+NAN = float("nan")
 
 
 def test_a_large_difference_is_established() -> None:
@@ -249,3 +251,67 @@ def test_words_follow_from_numbers(changes: dict[str, Any], kind: str) -> None:
     assert said.kind == kind
     assert said.sentence.startswith("hint only") == (kind == "hint")
     assert (f" {kind} by " in said.sentence) == (kind in ("higher", "lower"))
+
+
+def minus_ft(*rows: tuple[str, float, float, float], n: int = 5) -> pd.DataFrame:
+    """Differences to plain fine-tuning, by metric; the layer of cap counts up."""
+    table = pd.DataFrame(rows, columns=["metric", "ci_low", "ci_high", "p_holm"])
+    table["difference"] = table[["ci_low", "ci_high"]].mean(axis=1).fillna(0.3)
+    table["layer"] = (table["metric"] == "cap").cumsum() - 1
+    pooling = table["metric"].map({"cap": "average"}).fillna("")
+    pair = {"first": "carma", "second": "ft", "rate": 0.25, "n_seeds": n}
+    return table.assign(pooling=pooling, **pair)
+
+
+IT, FT = "The accuracy of CARMA", "that of plain fine-tuning"
+DECIDED = {
+    "above, within a point and open": (
+        minus_ft(("accuracy", -0.5, 1.0, 0.5), ("cap", 2.0, 4.0, 0.01), ("cap", -3.0, 2.0, 0.9)),
+        [
+            f"{IT} is above {FT} when pooled at layer 0, by 3.00 points [2.00, 4.00] (95 %); it is "
+            "within 1.00 points of it in clean runs; it is open when pooled at layer 1: between "
+            f"3.00 points less and 2.00 more than {FT} (95 %); about 125 seeds would decide it, "
+            "were it as measured."
+        ],
+    ),
+    "across the margin": (
+        minus_ft(("accuracy", -0.5, 1.01, 0.5)),
+        [
+            f"Whether the accuracy of CARMA differs from {FT} is open in clean runs: between 0.50 "
+            f"points less and 1.01 more than {FT} (95 %); about 6 seeds would decide it, were it "
+            "as measured."
+        ],
+    ),
+    "consistency": (
+        minus_ft(("accuracy", 0.0, 0.0, 1.0), ("consist_syn", -9.0, -3.0, 0.02)),
+        [
+            f"{IT} is nowhere further than 1.00 points from {FT}: most in clean runs, where it is "
+            f"between 0.00 and 0.00 points more than {FT} (95 %).",
+            f"The ConsistSyn of CARMA is below {FT} with 25 % of words replaced, by 6.00 points "
+            "[3.00, 9.00] (95 %).",
+        ],
+    ),
+    "one seed, or all alike": (
+        minus_ft(("accuracy", NAN, NAN, NAN), n=1),
+        [
+            f"Whether the accuracy of CARMA differs from {FT} is not known: there is no interval "
+            "of 1 seed."
+        ],
+    ),
+    "not trained": (minus_ft().astype({"difference": float}), []),
+}
+
+
+@pytest.mark.parametrize("case", DECIDED)
+def test_sentences_at_the_head(case: str) -> None:
+    differences, sentences = DECIDED[case]
+    assert answers(differences) == sentences
+
+
+def test_numbers_of_the_head_are_those_of_the_table() -> None:
+    comparison = compare(gain={"cap": 20})
+    row = against_ft(comparison, "cap", layer=0, pooling="average")
+    ends = f"[{row['ci_low']:.2f}, {row['ci_high']:.2f}]"
+    said = comparison.sentences()[0]
+    assert f"by {row['difference']:.2f} points {ends} (95 %)" in said
+    assert comparison.summary().splitlines()[1] == said

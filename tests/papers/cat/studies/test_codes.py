@@ -21,6 +21,7 @@ from interp_compose import cli
 from interp_compose.errors import InputError, MissingDataError, OptionError
 from interp_compose.papers.cat.studies.codes.consistency import in_passages
 from interp_compose.papers.cat.studies.codes.phrases import phrases_of
+from interp_compose.papers.cat.studies.codes.reading import answers as codes_answers
 from interp_compose.papers.cat.studies.codes.sememes import sememe_rows
 from interp_compose.papers.cat.studies.codes.words import WordPlaces, vectors_of
 from interp_compose.papers.cat.studies.pretrain.data import kept
@@ -555,3 +556,52 @@ def test_a_folder_without_codes_is_refused(tmp_path: Path) -> None:
     study(text, tmp_path / "out", ("bert",), seeds=1, run=short, sememes=None)
     with pytest.raises(InputError, match="no model in .* has codes; train one that has"):
         ic.cat.codes(tmp_path / "out", progress=False)
+
+
+CODES_DECIDED = {
+    "above one, below the other": (
+        [(0.3, 0.2, 0.4), (-0.2, -0.3, -0.1)],
+        "is below that of its baseline for cat (permuted), by 0.20 [0.10, 0.30] (95 %); it is "
+        "above it for cat (commonest), by 0.30 [0.20, 0.40] (95 %).",
+    ),
+    "at the margin": (
+        [(0.0, -0.05, 0.05), (0.01, -0.02, 0.04)],
+        "is nowhere further than 0.05 from that of its baseline: most for cat (commonest), where "
+        "it is between 0.05 less and 0.05 more than that of its baseline (95 %).",
+    ),
+    "across the margin": (
+        [(0.3, 0.2, 0.4), (0.02, -0.03, 0.07)],
+        "is above that of its baseline for cat (commonest), by 0.30 [0.20, 0.40] (95 %); it is "
+        "open for cat (permuted): between 0.03 less and 0.07 more than that of its baseline "
+        "(95 %); about 300 words would decide it, were it as measured.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CODES_DECIDED)
+def test_codes_in_a_sentence(case: str) -> None:
+    numbers, sentence = CODES_DECIDED[case]
+    assert codes_answers(codes_differences(*numbers)) == [
+        f"The R-precision of codes on held-out words {sentence}"
+    ]
+
+
+def test_codes_without_a_spread_over_words_say_so() -> None:
+    for numbers in ([(0.3, 0.3, 0.3), (0.2, 0.1, 0.3)], [(0.0, 0.0, 0.0)]):
+        assert codes_answers(codes_differences(*numbers)) == [
+            "Whether the R-precision of codes on held-out words differs from that of its baseline "
+            "is not known: there is no interval of 100 words."
+        ]
+
+
+def codes_differences(*numbers: tuple[float, float, float]) -> pd.DataFrame:
+    """Of the baselines, after rows of words that guided, which are not said."""
+    others = ("commonest", "permuted")
+    rows = [("cat", "guiding", "r_precision", "commonest", 0.9, 0.8, 1.0, 100, 3)]
+    rows += [
+        ("cat", "held_out", "r_precision", other, *three, 100, 3)
+        for other, three in zip(others, numbers, strict=False)
+    ]
+    rows += [("cat", "held_out", "recall", "commonest", 0.9, 0.8, 1.0, 100, 3)]
+    columns = ["model", "side", "measure", "other", "difference", "words_low", "words_high"]
+    return pd.DataFrame(rows, columns=[*columns, "n", "n_seeds"])

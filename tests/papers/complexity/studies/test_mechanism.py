@@ -57,7 +57,7 @@ def opened(runs: Path) -> ic.complexity.Mechanism:
 
 
 def test_every_table_has_its_rows(opened: ic.complexity.Mechanism) -> None:
-    assert "γ mask     pair_silhouette" in opened.summary()
+    assert "γ mode     pair_silhouette" in opened.summary()
     counts = {name: len(frame) for name, frame in opened.frames.items()}
     assert counts == {
         "models": 2,

@@ -185,7 +185,8 @@ def test_what_is_not_there_cannot_be_drawn() -> None:
 def test_the_summary_has_a_row_for_each_cell() -> None:
     *lines, missing = result().summary().splitlines()
     assert missing.startswith("fitting_epochs_by_loss is not drawn: in no cell")
-    assert len(lines) == 4 + len(PLACES)
+    assert lines[:3] == [*result().sentences()[:2], ""]
+    assert len(lines) == 3 + 4 + len(PLACES)
     told = [" ".join(line.split()) for line in lines[-2:]]
     assert told[0] == "0.8 2 0 6.0 (4 to 8) 0 of 2 – 2"
     assert told[1] == "0.8 2 1 6.0 (4 to 8) 0 of 2 0.750 (0.750 to 0.750) 2"

@@ -240,6 +240,11 @@ class Codes(StudyResult):
         lines = ["", "codes of a word in a phrase, and of itself or the phrase's other word alone"]
         return [*lines, "", *text_table(wide, columns)]
 
+    def _answers(self) -> list[str]:
+        from interp_compose.papers.cat.studies.codes.reading import answers
+
+        return answers(self.differences)
+
     def sentences(self) -> list[str]:
         """How well codes name sememes, beside both baselines."""
         side = self.frame["side"].iloc[-1]
@@ -255,6 +260,7 @@ class Codes(StudyResult):
             for row in differences.to_dict("records")
         )
         return [
+            *self._answers(),
             f"Asked: whether codes name the sememes of {int(codes['n'].iloc[0]):,} "
             f"{side.replace('_', '-')} words, as R-precision; {listed(codes, 'model')}.",
             f"Paired by word, with 95 % intervals over words: {comparisons}.",

@@ -48,7 +48,7 @@ class MaskedOutputs:
 def key_masked(
     model: LensModel, task: AnchorTask, *, mode: Mode = "exclude", seed: int = 0
 ) -> MaskedOutputs:
-    """Outputs by pair of different anchors, the key hidden from all in every layer (Fig. 4A):
+    """Outputs by pair of different anchors, the key knocked out for all in every layer (Fig. 4A):
     50 sequences with random keys and noise of each.
 
     Raises:
@@ -68,8 +68,8 @@ def key_masked(
 def second_anchor_masked(
     model: LensModel, task: AnchorTask, *, mode: Mode = "exclude", seed: int = 0
 ) -> MaskedOutputs:
-    """Outputs by g(x; a₁), the second anchor hidden from all in every layer (Fig. 4B): 40 values,
-    each from every first anchor, between the same noise.
+    """Outputs by g(x; a₁), the second anchor knocked out for all in every layer (Fig. 4B): 40
+    values, each from every first anchor, between the same noise.
 
     Raises:
         InputError: the chains of the task are no pairs; too few values that every anchor reaches.

@@ -333,9 +333,14 @@ class FittingSpeed(GridResult):
         why one is missing."""
         return self._drawn()[0]
 
+    def _answers(self) -> list[str]:
+        from interp_compose.papers.complexity.studies.fitting_speed.reading import answers
+
+        return answers(self.frame)
+
     def sentences(self) -> list[str]:
-        """Where training data are fitted first and last, and how well lateness tells samples that
-        violate the rule."""
+        """Whether data that break the rule take more epochs, where training data are fitted first
+        and last, and how well lateness tells samples that violate the rule."""
         cells = self.cells
         fitted = cells[cells["accuracy_epochs"].notna()]
         extremes = []
@@ -345,6 +350,7 @@ class FittingSpeed(GridResult):
             extremes.append(f"{name}: {'; '.join(spans)}.")
         answer = " ".join(extremes) if len(fitted) else "In no cell did every run fit its data."
         sentences = [
+            *self._answers(),
             "Asked: how many epochs it takes until all training data are predicted right, where "
             "targets of some groups of anchor pairs break the rule of the others (violating "
             f"groups). {answer}",

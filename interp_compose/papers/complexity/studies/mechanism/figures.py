@@ -29,7 +29,10 @@ AXES: Final = {
     "pca": ("first principal component", "second principal component"),
     "tsne": ("t-SNE, first axis", "t-SNE, second axis"),
 }
-MASKS: Final = {"zero": "masked after the softmax", "exclude": "masked before the softmax"}
+MASKS: Final = {
+    "zero": "knocked out after the softmax",
+    "exclude": "knocked out before the softmax",
+}
 ORDER: Final = "distance of numbers 1, 3 and 4 apart, of that in random orders:"
 MODELS: Final = "trained model, by its init rate γ"
 LINES: Final = {
@@ -42,7 +45,7 @@ LINES: Final = {
 def masked_key_figure(
     frames: Frames, *, method: str, mode: str, config: Mapping[str, Any]
 ) -> ChartFigure:
-    """Outputs by pair of anchors, the key masked (Fig. 4C); (a, b) and (b, a) share a hue."""
+    """Outputs by pair of anchors, the key knocked out (Fig. 4C); (a, b) and (b, a) share a hue."""
     pairs = frames["pairs"]
     points = pairs[(pairs["method"] == method) & (pairs["mode"] == mode)]
     circuits = frames["circuits"]
@@ -100,18 +103,18 @@ def embedding_figure(frames: Frames, *, config: Mapping[str, Any]) -> ChartFigur
 
 
 def masked_second_anchor_figure(frames: Frames, *, config: Mapping[str, Any]) -> ChartFigure:
-    """Cosines of outputs, the second anchor masked (Fig. 4D): ordered by g(x; a₁), a row per
-    mask."""
+    """Cosines of outputs, the second anchor knocked out (Fig. 4D): ordered by g(x; a₁), a row per
+    way to do it."""
     models, circuits = _models(frames), frames["circuits"].set_index(["mode", "init_rate"])
     cosines, samples = frames["cosines"], frames["samples"]
     return draw(
         MatrixGrid(
-            title="Outputs with the second anchor masked, ordered by g(x; a₁)",
+            title="Outputs with the second anchor knocked out, ordered by g(x; a₁)",
             subtitle=f"{_subtitle(config)} · g(x; a₁) rises from left to right",
             x_title=MODELS,
-            y_title="how attention to the anchor is masked",
+            y_title="how attention to the anchor is knocked out",
             columns=[_name(*model) for model in models],
-            rows=[mask.removeprefix("masked ") for mask in MASKS.values()],
+            rows=[mask.removeprefix("knocked out ") for mask in MASKS.values()],
             panels=[
                 [
                     _outputs(

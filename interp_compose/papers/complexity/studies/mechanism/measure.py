@@ -45,9 +45,9 @@ def mechanism(
 ) -> Mechanism:
     """Open some runs of a phase diagram, and all of them as far as their neurons go.
 
-    Of each init rate: outputs with a token masked, as the paper does it and so that nothing leaks
-    (complexity control, section V, Fig. 4); embeddings of numbers (Fig. 5B); what came first in
-    training. Of every run of the seed: cosines between neurons of W_Q (Figs 5A and 10).
+    Of each init rate: outputs with a token knocked out, as the paper does it and so that nothing
+    leaks (complexity control, section V, Fig. 4); embeddings of numbers (Fig. 5B); what came first
+    in training. Of every run of the seed: cosines between neurons of W_Q (Figs 5A and 10).
 
     Args:
         runs: the folder that :func:`.phase_diagram` trained in.

@@ -25,7 +25,7 @@ class MechanismOptions:
 @dataclass(frozen=True, kw_only=True)
 class MechanismCommand:
     """Figures 4, 5 and 10 of complexity control, from models that `interp-compose phases` trained:
-    outputs with a token masked, neurons, embeddings, and what came first in training."""
+    outputs with a token knocked out, neurons, embeddings, and what came first in training."""
 
     runs: Path
     """The folder that was --out of `interp-compose phases`."""

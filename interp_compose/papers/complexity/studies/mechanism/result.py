@@ -73,7 +73,7 @@ MODEL_COLUMNS: Final = (
 CIRCUIT_COLUMNS: Final = (
     ("γ", "init_rate", ">5g"),
     ("", "gap", ">1"),
-    ("mask", "mode", "<8"),
+    ("mode", "mode", "<8"),
     ("pair_silhouette", "pair_silhouette", ">16.3f"),
     ("twin_distance", "twin_distance", ">15.3f"),
     ("anchor_contrast", "anchor_contrast", ">17.3f"),
@@ -96,14 +96,14 @@ class Mechanism(StudyResult):
     """Runs of a phase diagram from the inside; made by :func:`mechanism`.
 
     ``frames`` holds the tables behind the figures; in all but ``neurons``, init_rate alone names a
-    model. A model that collapsed, so that no mask changes what it says, has no rows in circuits,
-    pairs, samples and cosines.
+    model. A model that collapsed, so that no knockout changes what it says, has no rows in
+    circuits, pairs, samples and cosines.
 
-    - models, circuits: per model, and mask; see :func:`.masked_outputs.circuit_numbers`
-    - pairs: per output with the key masked: mode, method, the anchors first and second, x, y, and
-      explained, the share of the variance (NaN of t-SNE)
-    - samples, cosines: per output with the second anchor masked: value (g(x; a₁)), key, anchor; and
-      per two of these: row, column, cosine
+    - models, circuits: per model, and mode; see :func:`.masked_outputs.circuit_numbers`
+    - pairs: per output with the key knocked out: mode, method, the anchors first and second, x, y,
+      and explained, the share of the variance (NaN of t-SNE)
+    - samples, cosines: per output with the second anchor knocked out: value (g(x; a₁)), key,
+      anchor; and per two of these: row, column, cosine
     - neurons: per two neurons of W_Q, of every run of the seed; embedding: per number: x, y,
       explained; orders: per model and step, see :class:`.StepOrder`; history: per evaluation
     """
@@ -143,7 +143,7 @@ class Mechanism(StudyResult):
 
     @property
     def circuits(self) -> pd.DataFrame:
-        """What masks show, as numbers: a row per model and mask."""
+        """What knockouts show, as numbers: a row per model and mode."""
         return self.frames["circuits"]
 
     @property
@@ -153,7 +153,7 @@ class Mechanism(StudyResult):
         return self.frames["orders"]
 
     def plot_masked_key(self, method: Method = "pca", mode: Mode = "exclude") -> ChartFigure:
-        """Outputs by pair of anchors with the key masked (Fig. 4C), a panel per model.
+        """Outputs by pair of anchors with the key knocked out (Fig. 4C), a panel per model.
 
         Raises:
             OptionError: an unknown method or mode.
@@ -166,7 +166,7 @@ class Mechanism(StudyResult):
         return masked_key_figure(self.frames, method=method, mode=mode, config=self.config)
 
     def plot_masked_second_anchor(self) -> ChartFigure:
-        """Cosines of outputs with the second anchor masked (Fig. 4D), a row per mask."""
+        """Cosines of outputs with the second anchor knocked out (Fig. 4D), a row per mode."""
         from interp_compose.papers.complexity.studies.mechanism.figures import (
             masked_second_anchor_figure,
         )
@@ -202,14 +202,21 @@ class Mechanism(StudyResult):
         decay, seed = self.config["weight_decay"], self.config["seed"]
         return counted(len(self.frame), "models"), f"weight decay {decay:g}, seed {seed}"
 
+    def _answers(self) -> list[str]:
+        from interp_compose.papers.complexity.studies.mechanism.reading import answers
+
+        return answers(self.frame, self.orders)
+
     def sentences(self) -> list[str]:
-        """Each opened model's phase, accuracy on unseen pairs and stable rank."""
+        """In which models numbers are in order; each model's phase, accuracy on unseen pairs and
+        stable rank."""
         findings = "; ".join(
             f"γ {row['init_rate']:g} {phase_name(row['phase'])}, OOD accuracy "
             f"{decimal(row['ood'], 3)}, stable rank of W_Q {decimal(row['stable_rank'], 2)}"
             for row in self.frame.to_dict("records")
         )
         return [
+            *self._answers(),
             f"Asked: what stands behind the phases of {counted(len(self.frame), 'models')} trained "
             f"with weight decay {self.config['weight_decay']:g}: {findings}.",
             f"These are single models, all of seed {self.config['seed']}: there is no spread over "

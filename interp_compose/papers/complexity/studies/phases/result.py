@@ -20,7 +20,7 @@ from interp_compose.papers.complexity.studies.anchors.titles import diverged_run
 from interp_compose.papers.complexity.tasks.anchor_record import looked_up, task_of
 from interp_compose.studies.core.grid import GridResult
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import LIMITS, counted, over_seeds, text_table
+from interp_compose.studies.core.text import LIMITS, counted, text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -100,12 +100,13 @@ class PhaseDiagram(GridResult):
 
     @property
     def circuits(self) -> pd.DataFrame:
-        """What masks show of each run (section V): a row per run and ``mode``, "zero" after the
-        softmax as the paper does it, "exclude" before it, which hides the token. No rows of a run
-        that diverged, or that collapsed so that its output no longer depends on its attention.
+        """What knockouts show of each run (section V): a row per run and ``mode``, "zero" after the
+        softmax as the paper does it, "exclude" before it, so that nothing of the token is left.
+        No rows of a run that diverged, or that collapsed so that its output no longer depends on
+        its attention.
 
-        ``pair_silhouette`` and ``twin_distance`` of outputs with the key masked (Fig. 4C),
-        ``anchor_contrast`` of those with the second anchor masked (Fig. 4D); see
+        ``pair_silhouette`` and ``twin_distance`` of outputs with the key knocked out (Fig. 4C),
+        ``anchor_contrast`` of those with the second anchor knocked out (Fig. 4D); see
         :func:`.masked_outputs.circuit_numbers`.
         """
         return self.frames["circuits"]
@@ -161,25 +162,24 @@ class PhaseDiagram(GridResult):
 
         return phase_bubble_figure(self.cells, config=self.config)
 
+    def _answers(self) -> list[str]:
+        from interp_compose.papers.complexity.studies.phases.reading import answers
+
+        return answers(self.cells)
+
     def sentences(self) -> list[str]:
-        """How many cells are in which phase, and where unseen pairs are answered best."""
+        """In how many cells unseen pairs are answered, and how many cells are in which phase."""
         cells = self.cells
         counts = cells["phase"].replace("", "diverged").value_counts().sort_index()
         phases = ", ".join(f"{n} {phase_name(str(phase))}" for phase, n in counts.items())
         phases = phases.replace("phase diverged", "diverged")
-        sentences = [
+        return [
+            *self._answers(),
             "Asked: at which init rates and weight decays decoders answer pairs of anchors that "
             f"training does not show; of {counted(len(cells), 'cells')} ({len(self.frame)} runs), "
-            f"{phases}."
+            f"{phases}.",
+            f"Each phase is that of the {mean_of(cells['n'].tolist())}. {LIMITS}",
         ]
-        for row in cells.nlargest(1, "ood").to_dict("records"):
-            ends = {"mean": row["ood"], "smallest": row["ood_low"], "largest": row["ood_high"]}
-            sentences.append(
-                "The best accuracy on unseen pairs is "
-                f"{over_seeds({**ends, 'n_seeds': row['n'] - row['diverged']})}, at γ "
-                f"{row['init_rate']:g} and weight decay {row['weight_decay']:g}."
-            )
-        return [*sentences, f"Each phase is that of the {mean_of(cells['n'].tolist())}. {LIMITS}"]
 
     def figures(self) -> dict[str, ChartFigure]:
         """Every figure, by the name its files get; no curve where every run diverged."""

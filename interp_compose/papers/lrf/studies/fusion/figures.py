@@ -61,7 +61,8 @@ def _reads_figure(reads: pd.DataFrame, by: str, config: Config) -> ChartFigure:
 
 
 def cuts_figure(cuts: pd.DataFrame, config: Config) -> ChartFigure:
-    """Exact match on the last split with an earlier layer's output cut out of fuse-attention."""
+    """Exact match on the last split with an earlier layer's output knocked out of
+    fuse-attention."""
     split = config["splits"][-1]
     rows = cuts[cuts["split"] == split]
     place = ["model", "stack", "layers"]
@@ -73,7 +74,7 @@ def cuts_figure(cuts: pd.DataFrame, config: Config) -> ChartFigure:
         HeatMap(
             title=f"{_task(config)}exact match without an earlier layer in fuse-attention",
             subtitle=_subtitle(config, f"{split}: {rows['n'].max()} sequences"),
-            x_title="output that is cut out",
+            x_title="output that is knocked out",
             y_title="layers of which",
             columns=[NOTHING, *_outputs([int(one) for one in values.columns[1:]])],
             rows=[f"{model} {stack} {layers}" for model, stack, layers in values.index],

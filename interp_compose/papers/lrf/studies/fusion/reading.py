@@ -39,15 +39,15 @@ def read_layers(model: SmallSeq2Seq) -> dict[str, dict[int, range]]:
 def layer_cut(
     model: SmallSeq2Seq, stack: str, layers: Sequence[int], earlier: int
 ) -> Iterator[None]:
-    """The output of an earlier layer is cut out of the fuse-attention of ``layers``.
+    """The output of an earlier layer is knocked out of the fuse-attention of ``layers``.
 
     Its score is at the lowest number before the softmax, so that nothing of it reaches a query and
     the others share the weight. As in :func:`.mask_attention`, a query left without any key attends
     to nothing: its pattern is 0, and the sub-layer adds its b_O alone.
 
     Raises:
-        InterventionError: one of ``layers`` has no fuse-attention that reads it; nothing was cut,
-            since the model was never called.
+        InterventionError: one of ``layers`` has no fuse-attention that reads it; nothing was
+            knocked out, since the model was never called.
     """
     reads = read_layers(model).get(stack, {})
     edits = {}
@@ -70,14 +70,14 @@ def layer_cut(
     for layer, edit in edits.items():
         if int(edit.n_cut) == 0:
             raise InterventionError(
-                f"nothing was cut out of {stack} layer {layer}: the model was not called inside "
-                "the `with` block"
+                f"nothing was knocked out of {stack} layer {layer}: the model was not called "
+                "inside the `with` block"
             )
 
 
 def cut_rows(model: SmallSeq2Seq, pairs: Sequence[EncodedPair]) -> Rows:
-    """Exact match that is left with one earlier layer cut out of the fuse-attention of one layer,
-    or of all layers of a stack that read it.
+    """Exact match that is left with one earlier layer knocked out of the fuse-attention of one
+    layer, or of all layers of a stack that read it.
 
     A row for each ``stack``, ``layers`` (a number or "all") and ``earlier``: ``n_right``, and of
     the model as it is ``n_clean``, of ``n`` pairs. None without fuse-attention.

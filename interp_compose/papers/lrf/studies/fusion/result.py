@@ -154,8 +154,8 @@ class Fusion(StudyResult):
 
     @property
     def cuts(self) -> pd.DataFrame:
-        """How many sequences are right with an earlier layer cut out of the fuse-attention of one
-        layer, or of "all" layers of a stack; empty without fuse-attention."""
+        """How many sequences are right with an earlier layer knocked out of the fuse-attention of
+        one layer, or of "all" layers of a stack; empty without fuse-attention."""
         return self.frames["cuts"]
 
     @property
@@ -214,8 +214,12 @@ class Fusion(StudyResult):
             lines += ["", *self._entanglement_lines()]
         split = self.config["splits"][-1]
         for title, name, place in (
-            ("with an earlier layer cut out of all fuse-attention", "cuts", ("stack", "earlier")),
-            ("with phrases pooled before a layer", "cap", ("unit", "spans", "layer")),
+            (
+                "with an earlier layer knocked out of all fuse-attention",
+                "cuts",
+                ("stack", "earlier"),
+            ),
+            ("phrases pooled before a layer", "cap", ("unit", "spans", "layer")),
         ):
             rows = self.frames[name].query("split == @split")
             if name == "cuts":
@@ -225,7 +229,7 @@ class Fusion(StudyResult):
             shares = rows.assign(
                 left=100 * rows["n_right"] / rows["n"], clean=100 * rows["n_clean"] / rows["n"]
             )
-            lines += ["", f"{split}: sequences that are right, in per cent, {title}", ""]
+            lines += ["", f"{split}: sequences that are right, in per cent, with {title}", ""]
             numbers = (("left", "left", ">8.1f"), ("clean", "clean", ">8.1f"), ("n", "n", ">8"))
             named = (("model", "model", "<24"), *((one, one, "<13") for one in place))
             lines += text_table(shares, (*named, *numbers))
@@ -258,8 +262,14 @@ class Fusion(StudyResult):
         seed = [f"seed {self.config['seed']}"] if "seed" in self.config else []
         return models, about(self.config, ("grammar",), *seed)
 
+    def _answers(self) -> list[str]:
+        from interp_compose.papers.lrf.studies.fusion.answers import answers
+
+        return answers(self.frames, self.config["splits"][-1])
+
     def sentences(self) -> list[str]:
-        """What is left of embeddings, and what probes read, in the encoder's last residual."""
+        """What knockouts or pooling leave of models; what is left of embeddings, and what probes
+        read, in the encoder's last residual."""
         clauses = []
         encoders = self.frames["read_back"].query("stack == 'encoder'")
         for model, rows in encoders.groupby("model", sort=False):
@@ -279,6 +289,7 @@ class Fusion(StudyResult):
                 )
             clauses.append(", ".join(parts))
         return [
+            *self._answers(),
             "Asked: what linear probes read from the encoder's last residual, as accuracies with "
             f"95 % intervals over tokens, as if each were drawn by itself: {'; '.join(clauses)}.",
             "Random labels are drawn once for each word: where a task has few words, as SCAN has, "
