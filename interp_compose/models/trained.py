@@ -49,7 +49,8 @@ class TrainedModel:
         check_alone(module)
         self.module: nn.Module = module
         self._tokenizer = tokenizer
-        self._proven: Capabilities | None = None
+        # Outcomes alone: what proves them would keep the copy of the first look in memory.
+        self._proven = Capabilities()
         self._lens: LensModel | None = None
         if isinstance(source, LensModel):
             self._lens = source
@@ -68,8 +69,6 @@ class TrainedModel:
 
     def _copied(self) -> LensModel:
         lens = load_model(copied_module(self.module), tokenizer=self._tokenizer)
-        if self._proven is None:
-            self._proven = lens.capabilities
         lens.proofs.take_over(self._proven)
         return lens
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import gc
 import random
 import re
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,7 @@ from interp_compose.errors import (
 from interp_compose.interventions.leak import attention_leak
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
+from interp_compose.models.trained import TrainedModel
 from interp_compose.models.weight_matrices import weight_matrices
 from interp_compose.papers.shared.text.vocabulary import Vocabulary
 from interp_compose.papers.shared.text.word_tokenizer import WordTokenizer
@@ -225,6 +228,22 @@ def test_a_leak_is_that_of_all_layers_from_one_on(model: LensModel) -> None:
         leak = attention_leak(model, tokens, keys=[0, 1], layers=list(range(layer, 3)))
         assert one[layer] == pytest.approx(leak.changed)
         assert one[-1] == pytest.approx(leak.unmasked_changed)
+
+
+def test_no_copy_of_a_watched_module_outlives_its_look() -> None:
+    """The first one neither, whose proofs serve the later looks."""
+    watched, copies = TrainedModel(hugging_face()), []
+    proven: list[set[str]] = []
+    for _ in range(2):
+        with watched.looked_at() as lens:
+            proven.append(set(lens.capabilities.found))
+            lens.require("resume")
+            copies.append(weakref.ref(lens))
+        del lens
+        gc.collect()
+        assert [copy() for copy in copies] == [None] * len(copies)
+    assert not proven[0]
+    assert "resume" in proven[1]
 
 
 def test_a_module_and_the_same_behind_transformer_lens_give_the_same_numbers() -> None:
