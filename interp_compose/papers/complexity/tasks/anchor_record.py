@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
+from interp_compose.errors import InputError
 from interp_compose.papers.complexity.tasks.anchors import (
     AnchorTask,
     Chain,
@@ -37,8 +39,10 @@ def record_of(task: AnchorTask) -> dict[str, Any]:
 
     Raises:
         InputError: a function that gives no whole number of a value that it meets only where a
-            violation takes the place of the rule.
+            violation takes the place of the rule; a function that gives another number of a value
+            than it gave before.
     """
+    task = _called_once(task)
     low, high = task.numbers
     keys = range(low, high + 1)
     met = _met(task, keys)
@@ -113,6 +117,29 @@ def described(record: Mapping[str, Any]) -> str:
         for name, one in record["anchors"].items()
     ]
     return f"own anchors {', '.join(parts)}"
+
+
+def _called_once(task: AnchorTask) -> AnchorTask:
+    """The task with functions that are called once for each value, and give the same targets."""
+    once = replace(
+        task,
+        anchors={name: _cached(one) for name, one in task.anchors.items()},
+        violations={chain: _cached(one) for chain, one in task.violations.items()},
+    )
+    differs = (once._outcomes != task._outcomes).nonzero().tolist()
+    if differs:
+        chain, key = differs[0]
+        raise InputError(
+            f"the target of {task.numbers[0] + key} {' '.join(task.chains[chain])} was "
+            f"{int(task._outcomes[chain, key])}, and is now {int(once._outcomes[chain, key])}: "
+            "expected operations that give the same number of a value each time, without "
+            "randomness or anything that changes between calls"
+        )
+    return once
+
+
+def _cached(operation: Operation) -> Operation:
+    return cache(operation) if callable(operation) else operation
 
 
 def _met(task: AnchorTask, keys: Collection[int]) -> dict[str, set[int]]:

@@ -321,8 +321,8 @@ class AnchorTask:
                 key, target = next((k, t) for k, t in enumerate(row, low) if not 0 <= t <= top)
                 remedy = "smallest number" if target < 0 else "vocabulary (d_vocab)"
                 raise InputError(
-                    f"the target of {key} {' '.join(chain)} is {target}, outside the vocabulary "
-                    f"0 … {top}: raise the {remedy}, or change the operations"
+                    f"the target of {key} {' '.join(chain)} is {short(target)}, outside the "
+                    f"vocabulary 0 … {top}: raise the {remedy}, or change the operations"
                 )
         return torch.tensor(table)
 

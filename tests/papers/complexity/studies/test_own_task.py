@@ -3,10 +3,12 @@ named by, and what is refused before anything is trained."""
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -95,6 +97,29 @@ def test_functions_of_equal_values_are_one_task() -> None:
     other = {**ANCHORS, "double": lambda x: x + x + (x == 25)}
     assert record_of(AnchorTask(anchors=same, unseen=UNSEEN)) == record_of(OWN)
     assert record_of(AnchorTask(anchors=other, unseen=UNSEEN)) != record_of(OWN)
+
+
+def test_a_function_that_changes_between_calls_is_refused(tmp_path: Path) -> None:
+    """A run keeps what a function gives: it would train on other targets than the task has."""
+    shift, calls = [1], itertools.count()
+    closure = AnchorTask(anchors={**ANCHORS, "half": lambda x: x // 2 + shift[0]}, unseen=UNSEEN)
+    shift[0] = 2
+    counting = AnchorTask(anchors={**ANCHORS, "half": lambda x: x + next(calls) % 3}, unseen=UNSEEN)
+    random = Random(0)
+    drawn = AnchorTask(
+        anchors={**ANCHORS, "half": lambda x: x + random.randrange(40)}, unseen=UNSEEN
+    )
+    refused(tmp_path / "a", "target of 20 up half was 12, and is now 13", InputError, task=closure)
+    for task in (counting, drawn):
+        refused(tmp_path / "b", "the same number of a value each time", InputError, task=task)
+    breaking = AnchorTask(violations={("a", "b"): lambda x: x + random.randrange(40)}, unseen=())
+    with pytest.raises(InputError, match="the target of .* a b was"):
+        ic.complexity.fitting_speed([0.5], [1], [1], tmp_path, task=breaking, **SPEED)
+
+
+def test_a_target_of_thousands_of_digits_is_refused_by_name() -> None:
+    with pytest.raises(InputError, match="target of 20 a b is an? int, outside the vocabulary"):
+        AnchorTask(anchors={"a": 1, "b": lambda x: 10**5000, "c": 2}, unseen=())
 
 
 def test_a_diagram_of_functions_of_ones_own(tmp_path: Path) -> None:
