@@ -54,8 +54,12 @@ CASES = {
     ),
     "all equal": (
         (cap(0, 0, 0.3), cap(9, 0, 0.3)),
-        "From step 0 to step 9 changes most: accuracy after pooling at layer 0, mean, from 0.300 "
-        f"[0.100, 0.900] to 0.300 [0.100, 0.900]. {NO_TEST}",
+        f"From step 0 to step 9 has not changed: accuracy after pooling. {NO_TEST}",
+    ),
+    "one of two measures is equal": (
+        (*WEIGHTS, cap(0, 0, 0.3), cap(9, 0, 0.3)),
+        "From step 0 to step 9 changes most: stable rank of weights at layer 1, mean of matrices, "
+        f"from 10 to 4; has not changed: accuracy after pooling. {NO_TEST}",
     ),
     "no number at the end": (
         (cap(0, 0, 0.3), (9, "cap", -1, "changed nothing", NAN, NAN, NAN)),

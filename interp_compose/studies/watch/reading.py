@@ -35,17 +35,20 @@ def answers(measured: pd.DataFrame) -> list[str]:
     numbers = places.agg({"value": "mean", "low": "max", "high": "max"})
     first, last = (numbers.xs(step, level="step") for step in (steps[0], steps[-1]))
     change = (last["value"] - first["value"]).dropna().abs()
-    clauses = []
+    clauses, same = [], []
     for measure in measured["measure"].unique():
         if measure not in change.index:  # no number at one of the two looks
+            continue
+        if change[measure].max() == 0:
+            same.append(TITLES[measure])
             continue
         name, layer = change[measure].idxmax()
         where = f"at layer {layer}, {name}" if layer >= 0 else f"({name})"
         rows = (look.T[measure, name, layer] for look in (first, last))
         ends = map(cell, rows)
         clauses.append(f"{TITLES[measure]} {where}, from {' to '.join(ends)}")
-    if not clauses:
+    if not clauses and not same:
         return [f"Nothing has a number both at step {steps[0]} and at step {steps[-1]}."]
-    return [
-        f"From step {steps[0]} to step {steps[-1]} changes most: {'; '.join(clauses)}. {NO_TEST}"
-    ]
+    found = [f"changes most: {'; '.join(clauses)}"] * bool(clauses)
+    found += [f"has not changed: {', '.join(same)}"] * bool(same)
+    return [f"From step {steps[0]} to step {steps[-1]} {'; '.join(found)}. {NO_TEST}"]
