@@ -60,6 +60,11 @@ class Sememes:
             InputError: as of the class.
         """
         names = list(dict.fromkeys(name for sememes in words.values() for name in sememes))
+        if not names:
+            raise InputError(
+                f"the sememes {short(dict(words))} name none: expected words, and one sememe or "
+                "more of each, such as {'ram': ['sheep', 'male']}"
+            )
         numbers = {name: number for number, name in enumerate(names)}
         return cls(
             tuple(names),

@@ -62,6 +62,9 @@ def test_words_are_named_by_their_sememes() -> None:
     assert made.words == {"ram": (0, 1), "ewe": (0, 2)}
     with pytest.raises(InputError, match="'ram' has the sememes"):
         ic.cat.Sememes.of({"ram": [], "ewe": ["sheep"]})
+    for nothing in ({}, {"ram": []}):
+        with pytest.raises(InputError, match=r"the sememes \{.*\} name none: expected words, and"):
+            ic.cat.Sememes.of(nothing)
 
 
 def test_it_pretrains_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
