@@ -35,7 +35,7 @@ class Lookup:
 
 
 def record_of(task: AnchorTask) -> dict[str, Any]:
-    """The task as JSON has it: names, numbers, lists, and dictionaries by name.
+    """The task as JSON has it: names, numbers, and lists in the order of the task.
 
     Raises:
         InputError: a function that gives no whole number of a value that it meets only where a
@@ -47,7 +47,8 @@ def record_of(task: AnchorTask) -> dict[str, Any]:
     keys = range(low, high + 1)
     met = _met(task, keys)
     return {
-        "anchors": {name: _pairs(one, met[name], name) for name, one in task.anchors.items()},
+        # Pairs and no dictionary: token ids go by the order of the names.
+        "anchors": [[name, _pairs(one, met[name], name)] for name, one in task.anchors.items()],
         "unseen": [list(chain) for chain in task.unseen],
         "n_anchors": int(task.n_anchors),
         "length": int(task.length),
@@ -65,7 +66,7 @@ def task_of(record: Mapping[str, Any]) -> AnchorTask:
     """The task of such a record."""
     noise = record["noise"]
     return AnchorTask(
-        anchors={name: _operation(one) for name, one in record["anchors"].items()},
+        anchors={name: _operation(one) for name, one in record["anchors"]},
         unseen=tuple(tuple(chain) for chain in record["unseen"]),
         n_anchors=record["n_anchors"],
         length=record["length"],
@@ -114,7 +115,7 @@ def described(record: Mapping[str, Any]) -> str:
     """Like "own anchors a +3, b −2, double f(x)"."""
     parts = [
         f"{name} {'f(x)' if isinstance(one, list) else f'{one:+d}'.replace('-', '−')}"
-        for name, one in record["anchors"].items()
+        for name, one in record["anchors"]
     ]
     return f"own anchors {', '.join(parts)}"
 

@@ -16,6 +16,7 @@ import torch
 
 import interp_compose as ic
 from interp_compose.errors import InputError, InterpComposeError, OptionError
+from interp_compose.papers.complexity.studies.anchors.grid import with_task
 from interp_compose.papers.complexity.studies.anchors.run import PhaseRun
 from interp_compose.papers.complexity.tasks.anchor_record import (
     looked_up,
@@ -97,6 +98,16 @@ def test_functions_of_equal_values_are_one_task() -> None:
     other = {**ANCHORS, "double": lambda x: x + x + (x == 25)}
     assert record_of(AnchorTask(anchors=same, unseen=UNSEEN)) == record_of(OWN)
     assert record_of(AnchorTask(anchors=other, unseen=UNSEEN)) != record_of(OWN)
+
+
+def test_anchors_in_another_order_are_another_task(tmp_path: Path) -> None:
+    """Their token ids go by the order."""
+    backwards = dict(reversed(ANCHORS.items()))
+    for task in (OWN, AnchorTask(anchors=backwards, unseen=UNSEEN)):
+        ic.complexity.phase_diagram([0.5], [0.01], tmp_path, task=task, **HERE)
+    assert len(folder_names(tmp_path)) == 2
+    papers = AnchorTask(anchors=dict(reversed(AnchorTask().anchors.items())))
+    assert with_task(TINY, papers).task.chains == papers.chains != AnchorTask().chains
 
 
 def test_a_function_that_changes_between_calls_is_refused(tmp_path: Path) -> None:
