@@ -177,7 +177,7 @@ def test_blocks_of_a_model_in_a_sentence() -> None:
         assert each["difference"] == pytest.approx(frame["logprob_change"][layer])
     assert answers(curve) == [
         "Ablating a block from a layer on lowers the answer's log-probability at layer 0, by 2.00 "
-        "nats an answer [1.87, 2.13] (95 %); it changes it at layer 2 by no more than 0.10 nats an "
+        "nats an answer [1.87, 2.13] (95 %); it changes it at layer 2 by no more than 0.1 nats an "
         "answer; it is open at layer 1: between 0.49 nats an answer less and 0.29 more than clean "
         "(95 %); about 1000 examples would decide it, were it as measured."
     ]
@@ -193,7 +193,7 @@ def test_heads_are_corrected_for_their_number_and_counted() -> None:
     several = answers(ablation(changes | {(0, 0): weak, (1, 3): around(-1.0, 0.5)}, "heads"))
     assert several[0].startswith(
         "Ablating a head lowers the answer's log-probability for head h3 of layer 1, by 1.00 nats "
-        "an answer [0.87, 1.13] (95 %); it changes it for 10 of 12 heads by no more than 0.10 nats "
+        "an answer [0.87, 1.13] (95 %); it changes it for 10 of 12 heads by no more than 0.1 nats "
         "an answer; it is open for head h0 of layer 0: between "
     )
 

@@ -302,7 +302,7 @@ def test_a_bar_counts_done_running_and_failed(
     with pytest.warns(UserWarning, match="1 of 2 runs failed"):
         run_sweep(f"{JOBS}:moody", configs, tmp_path / "out")
     shown = capsys.readouterr().err
-    assert "done=0, running=1, failed=0" in shown
+    assert "0/2" in shown
     assert "done=1, running=1, failed=0" in shown
     assert "2/2" in shown
     assert "done=1, running=0, failed=1" in shown

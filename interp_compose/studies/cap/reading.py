@@ -155,7 +155,7 @@ def answers(curve: CapCurve) -> list[str]:
         few = (
             f"Pooling can cost at most {measure.amount(can_fall)}, since "
             f"{measure.number(can_fall)} % of the examples are right and have a unit of several "
-            f"tokens: a cost within {measure.amount(measure.margin)} is not called none here."
+            f"tokens: a cost within {measure.limit} is not called none here."
         )
         return [cost, few] if costs else [few]
     if "mean" in names and spans and {"last", "first"} <= {*names}:

@@ -45,13 +45,13 @@ def loaded(source: StartModel) -> LensModel:
     )
 
 
-def check_shard(output: SharedOutput) -> None:
+def check_shard(output: Output) -> None:
     """Refuse what is no shard, before a model is loaded.
 
     Raises:
         OptionError: it is none.
     """
-    if output.shard is not None:
+    if isinstance(output, SharedOutput) and output.shard is not None:
         Shard.of(output.shard)
 
 

@@ -53,6 +53,12 @@ class Measure:
         """``5 points`` of accuracy, ``0.10 nats an answer``."""
         return f"{self.number(value)} {self.unit}".rstrip()
 
+    @property
+    def limit(self) -> str:
+        """The margin: ``5 points``, ``1 epoch``."""
+        margin = self.scale * self.margin
+        return f"{margin:g} {self.unit if margin != 1 else self.unit.removesuffix('s')}".rstrip()
+
     def between(self, low: float, high: float) -> str:
         """An interval of differences: ``between 4 points less and 2 more``."""
         ends = [self.number(abs(end)) for end in (low, high)]
@@ -216,7 +222,7 @@ def changed(
         saying: the verbs.
     """
     at = places or (lambda some: f"at {layers_named([row['layer'] for row in some])}")
-    margin = measure.amount(measure.margin)
+    margin = measure.limit
     whether = "whether " + saying.open.format(subject=lowered(act), it=what)
     if any(isnan(row["ci_low"]) for row in rows):
         text = f"{whether} is not known: there is no interval of"
@@ -278,7 +284,7 @@ def apart(differences: pd.DataFrame, by: str, measure: Measure) -> list[str]:
     rows, states = tested, [relation(row, measure.margin) for row in tested]
     established = [row for row, one in zip(rows, states, strict=True) if one in (BELOW, ABOVE)]
     n_open, n_near = states.count(OPEN), states.count(NEAR)
-    rest = [f"{n_near} within {measure.amount(measure.margin)}"] if n_near else []
+    rest = [f"{n_near} within {measure.limit}"] if n_near else []
     rest += [f"{n_open} open"] if n_open else []
     if established:
         most = max(established, key=lambda row: abs(float(row["difference"])))
@@ -293,7 +299,7 @@ def apart(differences: pd.DataFrame, by: str, measure: Measure) -> list[str]:
     change = measure.between(widest["ci_low"], widest["ci_high"])
     at = f"that of {widest[by]} is {change} than {widest['other']} (95 %)"
     if not n_open:
-        margin = measure.amount(measure.margin)
+        margin = measure.limit
         return [f"No difference{to}, paired by seed, is larger than {margin}: {at}."]
     undecided = [row for row, one in zip(rows, states, strict=True) if one == OPEN]
     largest = max(undecided, key=lambda row: abs(float(row["difference"])))

@@ -269,7 +269,7 @@ DECIDED = {
         minus_ft(("accuracy", -0.5, 1.0, 0.5), ("cap", 2.0, 4.0, 0.01), ("cap", -3.0, 2.0, 0.9)),
         [
             f"{IT} is above {FT} when pooled at layer 0, by 3.00 points [2.00, 4.00] (95 %); it is "
-            "within 1.00 points of it in clean runs; it is open when pooled at layer 1: between "
+            "within 1 point of it in clean runs; it is open when pooled at layer 1: between "
             f"3.00 points less and 2.00 more than {FT} (95 %); about 125 seeds would decide it, "
             "were it as measured."
         ],
@@ -285,7 +285,7 @@ DECIDED = {
     "consistency": (
         minus_ft(("accuracy", 0.0, 0.0, 1.0), ("consist_syn", -9.0, -3.0, 0.02)),
         [
-            f"{IT} is nowhere further than 1.00 points from {FT}: most in clean runs, where it is "
+            f"{IT} is nowhere further than 1 point from {FT}: most in clean runs, where it is "
             f"between 0.00 and 0.00 points more than {FT} (95 %).",
             f"The ConsistSyn of CARMA is below {FT} with 25 % of words replaced, by 6.00 points "
             "[3.00, 9.00] (95 %).",

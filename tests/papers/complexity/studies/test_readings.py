@@ -109,7 +109,7 @@ SPEED = {
     ),
     "within an epoch, and below chance": (
         [WITHOUT, (3, around(10, 0.5), 0.29)],
-        f"{ACT} changes {of_speed.FITTED} nowhere by more than 1.00 epochs: most at γ 0.8, 2 "
+        f"{ACT} changes {of_speed.FITTED} nowhere by more than 1 epoch: most at γ 0.8, 2 "
         "layers, 3 violating groups, where it is between 0.57 epochs less and 0.57 more than "
         "without (95 %).",
         f"The {of_speed.AREA[4:]} is below chance at γ 0.8, 2 layers, 3 violating groups, by 0.20 "
