@@ -138,8 +138,14 @@ class Capabilities:
         return self.proven(MEANING)
 
     def proven(self, names: Collection[str]) -> dict[str, Probe]:
-        """Outcomes, those of ``names`` among them."""
+        """Outcomes, those of ``names`` among them.
+
+        Raises:
+            OptionError: an unknown name.
+        """
         missing = set(names) - self.found.keys()
+        for name in missing - MEANING.keys():
+            raise OptionError(f"unknown capability {name!r}: expected one of {', '.join(MEANING)}")
         if missing:
             if missing & STREAMS:
                 missing |= STREAMS - self.found.keys()
@@ -149,11 +155,6 @@ class Capabilities:
     def check(self, names: Sequence[str], architecture: str) -> None:
         """Raise CapabilityError on the first of ``names`` that did not hold."""
         needed = ("forward", *names)
-        for name in needed:
-            if name not in MEANING:
-                raise OptionError(
-                    f"unknown capability {name!r}: expected one of {', '.join(MEANING)}"
-                )
         probes = self.proven(needed)
         for name in needed:
             if not probes[name].held:
@@ -334,13 +335,12 @@ class _Probes:
     @cached_property  # two probes ask for it
     def _resumes(self) -> Probe:
         # 1. Each stack's first and last layer, and the middle: the last position, run from there.
-        # Of one stack the first comes with step 3.
         ends = {end for stack in self.model.stacks for end in (stack[0], stack[-1])}
         middle, last_layer = self.model.n_layers // 2, self.model.n_layers - 1
         layers = sorted(ends | {middle})
         valid = self.mask.bool()
         worst = 0.0
-        for layer in layers if self.two_stacks or last_layer == 0 else layers[1:]:
+        for layer in layers:
             last = self._resumed(layer, self._read_last)
             worst = max(worst, _spread_distance(last[:, -1], self.clean[:, -1]))
         # 2. What enters a layer, run without anything above it.

@@ -49,6 +49,8 @@ def test_every_decoder_proves_what_cap_needs(model: LensModel) -> None:
     model.require("resume", "positions", "unembed", "edit_resid")
     with pytest.raises(OptionError, match="unknown capability 'levitate'"):
         model.require("levitate")
+    with pytest.raises(OptionError, match="unknown capability 'levitate'"):
+        _ = model.capabilities["levitate"]
 
 
 @pytest.mark.parametrize(
