@@ -206,8 +206,8 @@ def test_the_summary_names_what_was_refused_or_not_tried(of_opt: ic.Audit) -> No
         (
             ["holds", "refused", "not tried", "not tried"],
             "no check found a number that is not what its name says; 1 check ended in an error, "
-            "as such a request does, and gave no number; 2 checks could not be tried, and say "
-            "nothing.",
+            "as such a request does, and gave no number; 2 checks could not be tried, which "
+            "says nothing.",
         ),
     ],
 )

@@ -33,7 +33,7 @@ TOLD: Final = {
 }
 NO_FINDING: Final = {
     "refused": "{} ended in an error, as such a request does, and gave no number",
-    "not tried": "{} could not be tried, and say nothing",
+    "not tried": "{} could not be tried, which says nothing",
 }
 """What checks of these statuses mean for a number."""
 FOUND: Final = ("wrong", "discarded")
