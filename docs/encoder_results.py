@@ -235,6 +235,32 @@ def toy_codes() -> Table:
     return table(over(shown, ["setting"]), columns)
 
 
+TOY_TEXT: Final = {
+    "mini_codes": "300 steps, `--guided-positive 1`",
+    "mini_codes_eq4": "300 steps, eq. 4 alone",
+    "mini_codes_longer": "600 steps, `--lr 3e-3 --guided-positive 1`",
+}
+"""Trainings of ``cat-last`` on the toy text, by their file."""
+
+
+def toy_text() -> Table:
+    """A row per training and side of the annotated words, a column for what names their sememes:
+    R-precision; and masked tokens that the model predicts."""
+    parts = []
+    for name, training in TOY_TEXT.items():
+        held_out = frame(name, "held_out").query(
+            "model == 'cat-last' and output == 'mix' and measure == 'masked_accuracy'"
+        )
+        rows = frame(name, "summary").query("measure == 'r_precision'")
+        parts.append(rows.assign(training=training, masked=held_out["mean"].item()))
+    by: Columns = {
+        "training": "{training}",
+        "masked tokens that are right, %": "{masked:.1points}",
+        "words": lambda row: f"{row['side'].replace('_', ' ')} ({row['n']})",
+    }
+    return pivot(pd.concat(parts), by, ["source"], {"{source}": DECIMALS})
+
+
 CAT_LOSSES = ("guided", "sparsity", "reconstruction", "sufficiency", "nuance")
 
 

@@ -392,6 +392,7 @@ TABLES: dict[str, Callable[[], Table]] = {
     "encoder_memory": encoder_results.memory,
     "every_block": encoder_results.every_block,
     "toy_codes": encoder_results.toy_codes,
+    "toy_text": encoder_results.toy_text,
     "cat_pooled": partial(encoder_results.words_pooled, "cat_pooled", "mean"),
     "cat_complexity": partial(encoder_results.complexity, "cat_pooled"),
     "cat_printed": cat_paper.printed,

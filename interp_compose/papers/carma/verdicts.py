@@ -120,7 +120,7 @@ POINTS: Final = Measure("points", 1.0)
 
 
 def answers(differences: pd.DataFrame) -> list[str]:
-    """Whether CARMA changes accuracy, clean and pooled, and consistency under synonyms, beside
+    """Whether accuracy, clean and pooled, and consistency under synonyms differ between CARMA and
     plain fine-tuning: a sentence each, decided by the paired t test over seeds and Holm.
 
     Args:

@@ -46,7 +46,7 @@ ROLES: Final = (
     ("place",),
     ("food",),
 )
-"""The sememes of each column of :data:`KINDS`, beside the kind."""
+"""The sememes of each column of :data:`KINDS`, besides the kind."""
 BIRDS: Final = ("goose", "chicken", "duck", "swan", "peafowl")
 OF_ALL: Final = (
     "in the {place} the {who} {sound}",

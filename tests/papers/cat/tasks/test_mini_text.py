@@ -67,6 +67,24 @@ def test_words_are_named_by_their_sememes() -> None:
             ic.cat.Sememes.of(nothing)
 
 
+def test_sememes_of_words_that_the_text_has_not_are_refused(tmp_path: Path) -> None:
+    """They would guide nothing, in silence; one word that occurs is enough."""
+    foreign = {f"zz{letter}q": ["a", "b"] for letter in "abcdefghijklmnop"}
+    with pytest.raises(InputError, match=r"none of the \d+ annotated words .* 'zz.q', occurs in "):
+        ic.cat.pretrain("mini", ["bert", "cat-last"], tmp_path, sememes=foreign, **HERE)
+    assert not list((tmp_path / "data").iterdir())
+    # "dog" does not occur, and is a part of nothing that does; "lamb" occurs, "lam" inside it only.
+    for words, occurs in (({"lamb": ["a"]}, True), ({"lam": ["a"]}, False)):
+        guiding = {**foreign, **words}
+        assert min(map(place_of, foreign)) < 0.1 <= place_of(next(iter(words)))
+        out = tmp_path / next(iter(words))
+        if occurs:
+            ic.cat.pretrain("mini", ["cat-last"], out, sememes=guiding, **HERE)
+            continue
+        with pytest.raises(InputError, match="occurs in the training text"):
+            ic.cat.pretrain("mini", ["cat-last"], out, sememes=guiding, **HERE)
+
+
 def test_it_pretrains_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With its own sememes and vocabulary, and again where the result lies already."""
     monkeypatch.chdir(tmp_path)

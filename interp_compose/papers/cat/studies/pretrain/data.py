@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, pairwise
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from jaxtyping import Bool
 
 from interp_compose.errors import CorruptFileError, InputError, OptionError
 from interp_compose.papers.cat.studies.pretrain.options import TextOptions
@@ -308,13 +309,25 @@ def _make(
 ) -> None:
     report: dict[str, Any] = {**counts}
     writers = {part: _Writer(folder, part, _kind(tokenizer)) for part in PARTS}
+    guiding = {} if split is None else sememes_by_tokens(tokenizer, split[0])
+    goes_on, occurs = continuing(tokenizer), split is None
     for part, sentences in _tokens_of(source, options, tokenizer):
         writers[part].add(sentences)
+        # Up to the first word that guides.
+        if part == "train" and not occurs:
+            occurs = any(not guiding.keys().isdisjoint(words_of(ids, goes_on)) for ids in sentences)
     for part, writer in writers.items():
         writer.finish()
         report |= {f"{part}_sentences": writer.n_sentences, f"{part}_tokens": writer.n_tokens}
         if not writer.n_tokens:
             raise InputError(f"the part {part!r} of {source} has no token; give more text")
+    if split is not None and not occurs:
+        word = next(iter(split[0].words))
+        raise InputError(
+            f"none of the {len(split[0].words)} annotated words that guide training, such as "
+            f"{word!r}, occurs in the training text of {source}: sememes would teach nothing; "
+            "annotate words of this text"
+        )
     kept_sememes: dict[str, Any] | None = None
     if split is not None:
         sides = {name: dict(side.words) for name, side in zip(SIDES, split, strict=True)}
@@ -342,6 +355,12 @@ def _in_parts(
         if counts is not None:
             counts[f"{part}_documents"] += 1
         yield part, document
+
+
+def words_of(ids: Sequence[int], goes_on: Bool[np.ndarray, "token"]) -> Iterator[tuple[int, ...]]:
+    """The tokens of each word of a sentence."""
+    starts = [*(place for place, token in enumerate(ids) if not goes_on[token]), len(ids)]
+    yield from (tuple(ids[start:end]) for start, end in pairwise(starts))
 
 
 class _Writer:

@@ -135,7 +135,7 @@ def pretrain(
             that cannot be, or that the given model has otherwise.
         CapabilityError: the given model is no BERT.
         InputError: a part of the text without a document; a model that composes without sememes;
-            ``out`` holds another sweep.
+            none of the words that guide in the text; ``out`` holds another sweep.
         ModelError: runs failed; the others are kept. Names the first and its log.
     """
     check_where(options.where)
