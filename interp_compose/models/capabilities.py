@@ -407,7 +407,7 @@ class _Probes:
         rows = torch.arange(len(self.tokens), device=self.tokens.device)
         prefix, errors = Prefix(kept(), rows, 0, prefix_mask), []
         # 2. The streams' three positions after the prefix, against all six at once.
-        for layer in sorted({0, self.model.n_layers - 1}):
+        for layer in sorted({0, self.model.n_layers // 2, self.model.n_layers - 1}):
             streams = self.resid[self.names[layer]]
             keep = [0, 1, 2, 4, 5, 6]
             whole = self._short if layer == 0 else self._resumed(layer, "last", keep=keep)
