@@ -38,6 +38,8 @@ LONG = replace(
 )
 DRAWN = replace(CARMA, negatives=2)
 KILLS = 6
+STEPS = 16
+"""Of a long run."""
 
 
 def save_weights(model: LensModel, path: Path) -> None:
@@ -78,8 +80,18 @@ def compare(folder: Path, undisturbed: Path) -> dict[str, Any]:
     }
 
 
+def steps_of(run: Path) -> int:
+    """How many steps its history has, -1 where there is none yet."""
+    file = run / "run/history.jsonl"
+    return len(read_history(file)["steps"]) if file.exists() else -1
+
+
 def killed_at_random(folder: Path, undisturbed: Path, seconds: float) -> list[dict[str, Any]]:
-    """Runs killed until there were :data:`KILLS` killings; each is resumed until it is done."""
+    """Runs killed until there were :data:`KILLS` killings; each is resumed until it is done.
+
+    The step is drawn among the next ones, and the moment in it: by the clock alone, a busy machine
+    would have all of them in the same step.
+    """
     rng = random.Random(0)
     killings, finished = 0, []
     while killings < KILLS:
@@ -88,14 +100,18 @@ def killed_at_random(folder: Path, undisturbed: Path, seconds: float) -> list[di
         steps = []
         while True:
             pid = fork(lambda here=here: run_long(here))
-            if killings < KILLS:
-                time.sleep(rng.uniform(0.05, 0.5) * seconds)
+            done = max(steps_of(here), 0)
+            if killings < KILLS and done < STEPS - 1:
+                step = rng.randint(done, min(done + 5, STEPS - 1))
+                late = time.monotonic() + 60
+                while steps_of(here) < step and time.monotonic() < late:
+                    time.sleep(0.001)
+                time.sleep(rng.uniform(0, 2) * seconds / STEPS)
                 os.kill(pid, signal.SIGKILL)
             if not was_killed(pid):
                 break
             killings += 1
-            file = here / "run/history.jsonl"
-            steps.append(len(read_history(file)["steps"]) if file.exists() else -1)
+            steps.append(steps_of(here))
         finished.append({**compare(here, undisturbed), "killed after": steps})
     return finished
 
