@@ -25,10 +25,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from benchmarks.common import (
@@ -180,23 +181,39 @@ def hooked_passes(
                 model(batch.tokens, attention_mask=batch.mask)
 
 
-def block(model: LensModel, length: int, keys: int | None = None) -> float:
-    """Multiplications of a block that runs on ``length`` positions, which attend to ``keys``; its
-    MLP is four times as wide as the residual, as GPT-2's is."""
-    dense = 12 * model.d_model**2
-    return length * dense + 2 * length * (length if keys is None else keys) * model.d_model
+class BlockCost(NamedTuple):
+    """Multiplications of a block.
+
+    Attributes:
+        dense: at each position, attention's pattern left out.
+        d_model: of each position and key, both products of the pattern take as many.
+    """
+
+    dense: float
+    d_model: int
+
+    def __call__(self, length: int, keys: int | None = None) -> float:
+        """It runs on ``length`` positions, which attend to ``keys``."""
+        return length * (self.dense + 2 * (length if keys is None else keys) * self.d_model)
+
+    @classmethod
+    def of(cls, model: LensModel) -> BlockCost:
+        """Counted in a pass of one token."""
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            model(torch.zeros(1, 1, dtype=torch.long, device=model.device))
+        counted = counter.get_total_flops() / 2 - model.d_model * model.d_vocab
+        return cls(counted / model.n_layers - 2 * model.d_model, model.d_model)
 
 
 def operations(model: LensModel, items: Sequence[PreparedExample], *, whole: bool = False) -> float:
     """Multiplications of a sweep over those of a clean pass, from the lengths alone."""
-    n_layers = model.n_layers
-
+    n_layers, block = model.n_layers, BlockCost.of(model)
     unembed = model.d_model * model.d_vocab
-    clean = sum(n_layers * block(model, it.n_tokens) + it.n_tokens * unembed for it in items)
-    kept = sum(n_layers * block(model, it.n_tokens) + unembed for it in items)
+    clean = sum(n_layers * block(it.n_tokens) + it.n_tokens * unembed for it in items)
+    kept = sum(n_layers * block(it.n_tokens) + unembed for it in items)
     streams_blocks = len(POOLINGS) * n_layers * (n_layers + 1) / 2
     pooled = sum(
-        streams_blocks * block(model, n_run(it, whole=whole), it.n_pooled)
+        streams_blocks * block(n_run(it, whole=whole), it.n_pooled)
         + len(POOLINGS) * n_layers * unembed
         for it in items
         if it.affected

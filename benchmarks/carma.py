@@ -4,13 +4,13 @@ GPT-2 small's shape with random weights, batches of 16 prompts of 20 tokens (wor
 Each turn takes one step of each kind, plain fine-tuning among them, on the same weights and the
 same batch; a ratio is the median over turns of (CARMA's step / the plain step of its turn). The
 paper reports 1.8 (IDM) and 7.6 (SC) for this model. ``--precision bfloat16`` is for a GPU,
-``--shape llama-3.2-1b`` the larger of the two shapes.
+``--shape`` is one of three.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -99,20 +99,38 @@ def examples(n: int, d_vocab: int) -> list[TrainingExample]:
     return rows
 
 
-def random_model(shape: str, device: str, **settings: int) -> LensModel:
-    """A model of this shape, never trained; ``settings`` are of GPT-2's config."""
+LLAMAS: Final[Mapping[str, Mapping[str, int]]] = {
+    "llama-3.2-1b": {
+        "vocab_size": 128256,
+        "hidden_size": 2048,
+        "intermediate_size": 8192,
+        "num_hidden_layers": 16,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+    },
+    "smollm2-135m": {
+        "vocab_size": 49152,
+        "hidden_size": 576,
+        "intermediate_size": 1536,
+        "num_hidden_layers": 30,
+        "num_attention_heads": 9,
+        "num_key_value_heads": 3,
+    },
+}
+"""Shapes with tied embeddings."""
+
+
+def random_model(
+    shape: str, device: str, dtype: str = "float32", tokenizer: Any = None, **settings: int
+) -> LensModel:
+    """A model of this shape, never trained; ``settings`` are of its config."""
     torch.manual_seed(0)
     if shape == "gpt2-small":
-        return ic.load_model(GPT2LMHeadModel(GPT2Config(**settings)).to(device))
-    if shape != "llama-3.2-1b":
-        raise SystemExit(f"no shape {shape}; there are gpt2-small and llama-3.2-1b")
-    config = LlamaConfig(
-        vocab_size=128256,
-        hidden_size=2048,
-        intermediate_size=8192,
-        num_hidden_layers=16,
-        num_attention_heads=32,
-        num_key_value_heads=8,
-        tie_word_embeddings=True,
-    )
-    return ic.load_model(LlamaForCausalLM(config).to(device))
+        model: Any = GPT2LMHeadModel(GPT2Config(**settings))
+    elif shape in LLAMAS:
+        sizes = {**LLAMAS[shape], **settings}
+        model = LlamaForCausalLM(LlamaConfig(**sizes, tie_word_embeddings=True))
+    else:
+        raise SystemExit(f"no shape {shape}; there are gpt2-small, {', '.join(LLAMAS)}")
+    model = model.eval().to(device, getattr(torch, dtype))
+    return ic.load_model(model, tokenizer=tokenizer)

@@ -1,11 +1,12 @@
 r"""All that is measured of one GPU, within eight minutes: ``python -m benchmarks.gpu --out DIR``.
 
 Sections in order of value (:data:`SECTIONS`): does the library compute on the GPU what it computes
-on the CPU; what do sweeps, a phase diagram, training steps, stable ranks, watching and an audit
-cost there, and what memory do they take; do the tests marked gpu pass. Each has a limit of its own,
-and each row of ``DIR/gpu.json`` is written as it is measured. The same call again goes on with the
-sections that have not finished: one that failed or ran over its limit starts anew. It ends with 1
-if a check failed or a section did not finish. ``--dry`` runs all of it on the CPU in small.
+on the CPU; what do sweeps (of real models' shapes too), a phase diagram, training steps, stable
+ranks, watching and an audit cost there, and what memory do they take; do the tests marked gpu pass.
+Each has a limit of its own, and each row of ``DIR/gpu.json`` is written as it is measured. The same
+call again goes on with the sections that have not finished: one that failed or ran over its limit
+starts anew. It ends with 1 if a check failed or a section did not finish. ``--dry`` runs all of it
+on the CPU in small.
 
 A machine without a network, on which Python 3.12, torch and the usual packages are installed, gets
 the rest in one file, ``out/packages.tar.xz`` of ``make gpu-packages``. There, in a copy of the
@@ -32,6 +33,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any, Final, NamedTuple
@@ -62,14 +64,18 @@ from benchmarks.common import (
     byte_level,
     load_texts,
     machine,
+    middle_and_range,
     peak_bytes,
+    quotients,
     seconds,
+    turns,
     wait,
 )
 from benchmarks.sections import Row, Section, run
 from interp_compose.errors import CapabilityError
 from interp_compose.models.encoder_decoder import EncoderDecoderModel
 from interp_compose.models.lens_model import LensModel
+from interp_compose.models.marian_student import MarianStudent, MarianStudentModel, StudentConfig
 from interp_compose.papers.cat.models.bert import EncoderConfig
 from interp_compose.papers.cat.text.wordpiece import WordPieceTokenizer
 from interp_compose.papers.shared.grid.sequence_data import SequenceData
@@ -283,7 +289,74 @@ def _gpt2(on: Setting, dtype: str = "float32") -> tuple[LensModel, list[str]]:
     return cap_sweep.gpt2(2 if on.dry else 12, tokenizer, on.device, dtype, **small), texts
 
 
-# 3. Many small models as one program
+# 3. Real models' shapes, with random weights: nothing is read that has to be carried
+
+
+def smollm2(on: Setting) -> Iterator[Row]:
+    """CAP, transplants, their memory, and CARMA's step: 30 layers, 49,152 tokens."""
+    texts = load_texts(200 if on.dry else 4000)[1]
+    tokenizer = byte_level(texts, 300 if on.dry else 4000, bos=True)
+    small = {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 5,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "vocab_size": 400,
+    }
+    ends = {"bos_token_id": 0, "eos_token_id": 0}
+    shape = partial(
+        carma.random_model, "smollm2-135m", on.device, **ends, **(small if on.dry else {})
+    )
+    for dtype in ("float32", "bfloat16"):
+        model = shape(dtype, tokenizer)
+        items = cap_sweep.prepared(model, texts[: 60 if on.dry else 400])
+        middle = cap_sweep.middle(items, 4 if on.dry else 16)
+        row = cap_sweep.compare(model, middle, 1 if on.dry else 5, hooked=True)
+        peaks = {
+            f"{what}_mib": cap_sweep.peak_mib(model, middle, what) for what in ("clean", "sweep")
+        }
+        yield {"what": "cap_curve", "dtype": dtype, **row, **peaks}
+        pairs = transplant_sweep.pairs_of(items)
+        work = prepare_transplant(model, pairs, TransplantOptions(batch_size=len(pairs)))
+        yield {"what": "transplant", "dtype": dtype, **transplant_sweep.compare(model, work, 1)}
+    del model
+    row = carma.overheads(shape(), 1 if on.dry else 5, "float32")
+    yield {"what": "CARMA's step", **row}
+
+
+def translator(on: Setting) -> Iterator[Row]:
+    """A CAP curve of a Marian student's shape, whole calls, in clean passes over its texts."""
+    texts = load_texts(200 if on.dry else 4000)[1]
+    tokenizer = byte_level(texts, 300 if on.dry else 4000, bos=True)
+    tokenizer.eos_token = tokenizer.pad_token = tokenizer.bos_token
+    shape = (32, 3, 2, 4, 64) if on.dry else (256, 6, 2, 8, 1536)
+    lens = MarianStudent(StudentConfig(len(tokenizer) if on.dry else 32000, *shape))
+    torch.manual_seed(0)
+    for weight in lens.parameters():
+        if weight.ndim > 1:
+            torch.nn.init.normal_(weight, std=shape[0] ** -0.5)
+    model = MarianStudentModel(lens.to(on.device).eval(), name="student", tokenizer=tokenizer)
+    examples = [Example(text, "a") for text in texts[: 8 if on.dry else 250]]
+    batch = tokenizer(texts[: len(examples)], padding=True, return_tensors="pt").to(on.device)
+    target = torch.zeros(len(examples), 1, dtype=torch.long, device=on.device)
+    tokens, mask = model.join(batch.input_ids, target, batch.attention_mask)
+
+    def clean() -> None:
+        model(tokens, attention_mask=mask)
+
+    def curve() -> None:
+        ic.cap_curve(model, examples, progress=False)
+
+    ic.cap_curve(model, examples[:2], progress=False)  # proofs
+    with torch.no_grad():
+        times = turns({"clean": clean, "curve": curve}, 1 if on.dry else 3, on.device)
+    over = quotients(times["curve"], times["clean"])
+    row = {name: median(taken) for name, taken in times.items()}
+    yield {"what": "cap_curve", "texts": len(examples), **row, **middle_and_range("ratio", over)}
+
+
+# 4. Many small models as one program
 
 
 def diagram(on: Setting) -> Iterator[Row]:
@@ -323,7 +396,7 @@ def side_by_side_steps(on: Setting) -> Iterator[Row]:
         yield {"what": "SCAN", "n": n, **row}
 
 
-# 4 and 5. Training steps
+# 5 and 6. Training steps
 
 
 def carma_steps(on: Setting) -> Iterator[Row]:
@@ -383,7 +456,7 @@ def _encoder(on: Setting, name: str) -> tuple[EncoderConfig, WordPieceTokenizer,
     return config, WordPieceTokenizer.trained(texts, d_vocab), texts, n
 
 
-# 6 to 9. Ranks, memory, what looking costs, tests
+# 7 to 10. Ranks, memory, what looking costs, tests
 
 
 def ranks(on: Setting) -> Iterator[Row]:
@@ -462,6 +535,8 @@ def marked_tests(on: Setting) -> Iterator[Row]:
 SECTIONS: Final[dict[str, Section]] = {
     "agreement": Section(agreement, 90),
     "sweeps": Section(sweeps, 60),
+    "smollm2": Section(smollm2, 60),
+    "translator": Section(translator, 30),
     "diagram": Section(diagram, 100),
     "side_by_side": Section(side_by_side_steps, 40),
     "carma": Section(carma_steps, 40),

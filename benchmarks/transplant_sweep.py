@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.cap_sweep import BATCH, block, gpt2, prepared
+from benchmarks.cap_sweep import BATCH, BlockCost, gpt2, prepared
 from benchmarks.common import (
     Measured,
     Ratio,
@@ -136,16 +136,16 @@ def compare(model: LensModel, work: PreparedTransplant, repeats: int) -> dict[st
 
 def floor(model: LensModel, pairs: Sequence[Any]) -> float:
     """Multiplications of a cell over those of a hooked pass, from the lengths alone."""
-    n_layers, unembed = model.n_layers, model.d_model * model.d_vocab
+    n_layers, unembed, block = model.n_layers, model.d_model * model.d_vocab, BlockCost.of(model)
     cells = 12 * n_layers
     streams = 12 * n_layers * (n_layers + 1) / 2
     hooked = clean = swept = 0.0
     for pair in pairs:
         target, before = pair.target.expected, int(pair.target_phrase.nonzero()[0][0])
-        once = n_layers * block(model, target.n_tokens)
+        once = n_layers * block(target.n_tokens)
         hooked += once + target.n_tokens * unembed
-        clean += once + 2 * n_layers * block(model, pair.source.n_tokens)
+        clean += once + 2 * n_layers * block(pair.source.n_tokens)
         # nothing before the phrase is run
-        swept += streams * block(model, target.n_pooled - before, target.n_pooled)
+        swept += streams * block(target.n_pooled - before, target.n_pooled)
         swept += cells * unembed
     return float((swept + clean) / cells / hooked)

@@ -27,6 +27,8 @@ from packaging.utils import canonicalize_name
 import interp_compose as ic
 from benchmarks import (
     authors,
+    cap_sweep,
+    carma,
     cat_pooled,
     common,
     exposures,
@@ -690,6 +692,20 @@ def test_sections_are_kept_stopped_and_gone_on_with(tmp_path: Path) -> None:
         1,  # no time was left
         1,  # the file is of another GPU
     ]
+
+
+def test_a_blocks_multiplications_are_those_of_its_matrices() -> None:
+    """At each position those of the weights, and d_model for each key in each of two products."""
+    ends = {"bos_token_id": 0, "eos_token_id": 0, "vocab_size": 60}
+    gpt2 = carma.random_model("gpt2-small", "cpu", n_embd=16, n_layer=2, n_head=2, **ends)
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
+    width = {"hidden_size": 16, "intermediate_size": 40, "num_hidden_layers": 2}
+    llama = carma.random_model("smollm2-135m", "cpu", **width, **heads, **ends)
+    for model, weights in ((gpt2, 12 * 16**2), (llama, 2 * 16 * 16 + 2 * 16 * 8 + 3 * 16 * 40)):
+        cost = cap_sweep.BlockCost.of(model)
+        assert cost.dense == weights
+        assert cost(3) == 3 * weights + 2 * 3 * 3 * 16
+        assert cost(3, 5) == 3 * weights + 2 * 3 * 5 * 16
 
 
 @pytest.mark.gpu_dry
