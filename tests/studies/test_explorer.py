@@ -181,6 +181,7 @@ def test_words_are_the_units_of_the_text(mini: LensModel) -> None:
     values = answer(mini, STATE)
     assert values["state"]["units"] == [[1, 2], [2, 3]]
     assert text.phrase((1, 3)) == "young feline"
+    assert ClickedText.of(mini, "a\n\nfeline").pieces[1] == ["\n", "\n", "f", "el", "ine"]
 
 
 @torch.no_grad()

@@ -19,6 +19,7 @@ from tests.jupyter_lab import needs_lab, notebook, until
 
 TEXT = 'a young feline is called a "'
 DOG = 'a young dog is called a "'
+LINES = f"a young pig\n{DOG}"
 CELLS = (
     "import interp_compose as ic\n"
     "model = ic.load_model('mini-idm', device='cpu')\n"
@@ -32,6 +33,7 @@ CELLS = (
     "import time\ndef _slow(model, state): time.sleep(5)\n_answer.answer = _slow",
     "_answer.answer = _whole",
     "explorer.state = type(explorer.state)(text='a young pig', layer=3)",
+    f"explorer.state = type(explorer.state)(text={LINES!r})",
 )
 SECONDS = 60
 
@@ -248,6 +250,29 @@ def test_an_interrupted_call_is_said(page: Page) -> None:
     page.run(4)
     page.click("[data-x=message] button")
     page.check(model, ExplorerState(text=TEXT, second=DOG, layer=3))
+
+
+@pytest.mark.long
+@needs_lab
+def test_a_text_of_several_lines_stays_one(page: Page) -> None:
+    """Its fields, which have one line each, show and take ↵ for a new line."""
+    model, browser = ic.load_model("mini-idm", device="cpu"), page.browser
+    page.run(6)
+    until(lambda: page.js("text", ".value") == LINES.replace("\n", "↵"), SECONDS)
+    page.settle()
+    page.check(model, ExplorerState(text=LINES))
+    page.type("text", LINES.replace("\n", "↵").removeprefix("a "))
+    page.check(model, ExplorerState(text=LINES.removeprefix("a ")))
+    browser.js("document.querySelector('.explore [data-x=text]').select()")
+    browser.js(
+        "(() => { const clipboardData = new DataTransfer();"
+        f" clipboardData.setData('text', {json.dumps(LINES)});"
+        " document.querySelector('.explore [data-x=text]').dispatchEvent("
+        "new ClipboardEvent('paste', { clipboardData, bubbles: true, cancelable: true })) })()"
+    )
+    page.settle()
+    assert page.js("text", ".value") == LINES.replace("\n", "↵")
+    page.check(model, ExplorerState(text=LINES))
 
 
 @pytest.mark.long

@@ -47,9 +47,9 @@ class ClickedText:
             prompt.ids.tolist(), prompt.groups.tolist(), prompt.offsets.tolist(), strict=True
         ):
             if group >= 0:
-                pieces[group].append(
-                    text[low:high].strip() or str(model.tokenizer.decode([token])).strip()
-                )
+                piece = text[low:high]
+                decoded = str(model.tokenizer.decode([token]))
+                pieces[group].append(piece.strip() or decoded.strip() or piece)  # blanks alone
         return cls(prompt, pieces)
 
     @property

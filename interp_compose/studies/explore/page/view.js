@@ -11,6 +11,7 @@
 
 const SLOW = 300; // ms after which the page says that the model is running
 const SILENT = 15000; // ms after which it says that nothing came
+const NEW_LINE = "↵"; // in a field, which has one line
 const MANY = 12; // layers from which on a slider is shown
 
 /** An element with properties, attributes (by `attributes`) and children. */
@@ -122,7 +123,7 @@ class Explorer {
     root.setAttribute("aria-label", `pooling and knock-outs of ${about.model}`);
     root.replaceChildren(
       form,
-      element("datalist", { id: list }, ...about.examples.map(([value]) => element("option", { value }))),
+      element("datalist", { id: list }, ...about.examples.map(([text]) => element("option", { value: lines(text) }))),
       of("message", "p", { className: "x-message", attributes: { role: "alert" } }),
       of(
         "status",
@@ -225,14 +226,15 @@ class Explorer {
   listen() {
     const on = (name, event, work) => this.part(name)?.addEventListener(event, work);
     on("form", "submit", (event) => event.preventDefault());
-    on("text", "input", () => this.type(this.part("text").value));
+    for (const name of ["text", "second", "answer"]) on(name, "paste", pasted);
+    on("text", "input", () => this.type(this.typed("text")));
     on("second", "input", () =>
       this.change(
-        { second: this.part("second").value, second_units: null, second_knocked_out: [], transplant: null },
+        { second: this.typed("second"), second_units: null, second_knocked_out: [], transplant: null },
         this.wait,
       ),
     );
-    on("answer", "input", () => this.change({ answer: this.part("answer").value || null }, this.wait));
+    on("answer", "input", () => this.change({ answer: this.typed("answer") || null }, this.wait));
     on("stop", "click", () => this.stop());
     on("another", "click", () => this.choose(this.any()));
     on("pool-all", "click", () => this.change({ units: null, second_units: null, transplant: null }));
@@ -248,13 +250,17 @@ class Explorer {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", theme);
   }
 
+  typed(name) {
+    return this.part(name).value.replaceAll(NEW_LINE, "\n");
+  }
+
   /** What is typed or chosen, in the fields that show it. */
   fill() {
     const { state } = this;
     const focused = this.root.getRootNode().activeElement;
     for (const name of ["text", "second"]) {
       const field = this.part(name);
-      if (field && field !== focused) field.value = state[name];
+      if (field && field !== focused) field.value = lines(state[name]);
     }
     const slider = this.part("layer-slider");
     if (slider) {
@@ -275,7 +281,7 @@ class Explorer {
   }
 
   choose(text) {
-    this.part("text").value = text;
+    this.part("text").value = lines(text);
     this.type(text, 0);
   }
 
@@ -578,7 +584,7 @@ class Explorer {
   showAll() {
     const { values } = this;
     const answer = this.part("answer");
-    if (answer && answer !== this.root.getRootNode().activeElement) answer.value = values.asked ?? "";
+    if (answer && answer !== this.root.getRootNode().activeElement) answer.value = lines(values.asked ?? "");
     this.showWords();
     this.showHeads();
     this.showNumbers();
@@ -656,7 +662,7 @@ class Explorer {
           "aria-label": label,
         },
       },
-      ...pieces.map((piece) => element("span", { textContent: piece })),
+      ...pieces.map((piece) => element("span", { textContent: visible(piece) })),
     );
     if (alone && !picks) {
       pool.title = "One piece: alone there is nothing to pool. Drag over it and its neighbours to pool a phrase.";
@@ -874,7 +880,21 @@ function isDark(from) {
 
 /** Blanks at the edges of a token are seen. */
 function visible(text) {
-  return text.replace(/^\s+|\s+$/g, (blanks) => "␣".repeat(blanks.length)) || "(empty)";
+  return lines(text).replace(/^\s+|\s+$/g, (blanks) => "␣".repeat(blanks.length)) || "(empty)";
+}
+
+function lines(text) {
+  return text.replaceAll("\n", NEW_LINE);
+}
+
+/** Several lines, which a field of one would join. */
+function pasted(event) {
+  const text = event.clipboardData.getData("text").replaceAll("\r\n", "\n");
+  if (!text.includes("\n")) return;
+  event.preventDefault();
+  const field = event.target;
+  field.setRangeText(lines(text), field.selectionStart, field.selectionEnd, "end");
+  field.dispatchEvent(new InputEvent("input", { bubbles: true }));
 }
 
 /** With a true minus, and none before a zero. */
