@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import interp_compose as ic
 from interp_compose.models.lens_model import LensModel
@@ -34,6 +35,11 @@ CELLS = (
     "_answer.answer = _whole",
     "explorer.state = type(explorer.state)(text='a young pig', layer=3)",
     f"explorer.state = type(explorer.state)(text={LINES!r})",
+    "_curve, _calls = _answer.curve, []\n"
+    "def _counted(*given):\n    _calls.append(1)\n    return _curve(*given)\n"
+    "_answer.curve = _counted",
+    "print('calls', len(_calls))",
+    "import torch\nwith torch.no_grad(): next(iter(model.parameters())).mul_(1.01)",
 )
 SECONDS = 60
 
@@ -54,6 +60,11 @@ class Page:
         """Of one part of the page."""
         at = name if "[" in name else f"[data-x={name}]"
         return self.browser.js(f"document.querySelector('.explore {at}'){then}")
+
+    def second(self) -> str:
+        """The second text, which the code repeats."""
+        found: str = self.js("second", ".value")
+        return found.replace("↵", "\n")
 
     def settle(self) -> None:
         until(lambda: self.browser.js(BUSY) == "false", SECONDS)
@@ -301,3 +312,28 @@ def test_it_follows_python_a_phone_and_the_theme(page: Page) -> None:
     assert browser.js(unnamed) == 0
     errors = [one for one in browser.problems if '"type": "error"' in one or "exception" in one]
     assert errors == []
+
+
+@pytest.mark.long
+@needs_lab
+def test_a_curve_is_asked_for_once_while_it_holds(page: Page) -> None:
+    """Another layer or pooling is a point of the curve that is there; not of a changed model's."""
+    model, browser = ic.load_model("mini-idm", device="cpu"), page.browser
+
+    def calls() -> str:
+        page.run(8)
+        printed: str = browser.js("document.querySelectorAll('.jp-OutputArea')[8].innerText")
+        return printed.strip()
+
+    page.type("text", DOG)
+    page.run(7)
+    page.click('[data-x="how sum"]')
+    page.click('[data-x="layer 2"]')
+    page.check(model, replace(ExplorerState(text=DOG, layer=2, how="sum"), second=page.second()))
+    assert calls() == "calls 0"
+    page.run(9)
+    page.click('[data-x="layer 1"]')
+    assert calls() != "calls 0"
+    with torch.no_grad():
+        next(iter(model.parameters())).mul_(1.01)
+    page.check(model, replace(ExplorerState(text=DOG, layer=1, how="sum"), second=page.second()))

@@ -12,6 +12,7 @@
 const SLOW = 300; // ms after which the page says that the model is running
 const SILENT = 15000; // ms after which it says that nothing came
 const NEW_LINE = "↵"; // in a field, which has one line
+const CLOSE = 1e-4; // nats, or a cosine, by which two ways to the same number may differ
 const MANY = 12; // layers from which on a slider is shown
 
 /** An element with properties, attributes (by `attributes`) and children. */
@@ -360,8 +361,22 @@ class Explorer {
     return known && state.answer === null ? { ...state, answer: asked } : state;
   }
 
+  /** What a curve over all layers is of: what is chosen but for layer and pooling, and the clean number. */
+  whole_of({ state, numbers }) {
+    return JSON.stringify([{ ...state, layer: null, how: state.transplant && state.how }, numbers[0][1]]);
+  }
+
+  /** Whether the curve that is there is of it, and has at its layer and pooling what the model gives now. */
+  has_curve_of(values) {
+    const { state, numbers } = values;
+    const point = this.curve?.get(state.how)?.[state.layer];
+    return this.whole === this.whole_of(values) && Math.abs(point - numbers[0][2]) < CLOSE;
+  }
+
   async ask_curve(turn, loop) {
     const { values, about } = this;
+    if (this.has_curve_of(values)) return this.draw();
+    this.whole = null;
     this.curve = new Map();
     this.draw();
     if (!values.pools || !about.can.pool) return;
@@ -385,6 +400,7 @@ class Explorer {
       this.draw();
     }
     this.progress();
+    this.whole = this.whole_of(values);
   }
 
   async reply(request) {
