@@ -1,4 +1,4 @@
-"""What grouping tokens into words costs beside tokenizing alone.
+"""What grouping tokens into words costs over tokenizing alone.
 
 The text is 20,000 WordNet definitions where ``NLTK_DATA`` (or ``INTERP_COMPOSE_TEST_DATA``) leads
 to WordNet, else generated. For each kind of tokenizer two figures come from the same run, turn

@@ -1,4 +1,4 @@
-"""What CARMA costs beside plain fine-tuning: the time of an optimiser step, in one run.
+"""What CARMA costs over plain fine-tuning: the time of an optimiser step, in one run.
 
 GPT-2 small's shape with random weights, batches of 16 prompts of 20 tokens (words of one to three).
 Each turn takes one step of each kind, plain fine-tuning among them, on the same weights and the

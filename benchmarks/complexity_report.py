@@ -1,6 +1,6 @@
-"""What ``complexity_report`` costs, and a look of ``ic.watch`` beside an optimiser step.
+"""What ``complexity_report`` costs, and a look of ``ic.watch``, in optimiser steps.
 
-Random weights in a known shape, every matrix and every head (where other work runs beside it, set
+Random weights in a known shape, every matrix and every head (where other work runs, too, set
 ``OMP_WAIT_POLICY=PASSIVE``: threads that wait would spin); on a GPU also ``--shape llama-7b --dtype
 bfloat16``.
 

@@ -1,4 +1,4 @@
-"""A training step of a GPT-2-shaped decoder beside transformers' own GPT-2.
+"""A training step of a GPT-2-shaped decoder over transformers' own GPT-2.
 
 Turn about, on the same batch of one thread, with the same weights, the same loss (of the target's
 tokens alone) and AdamW: a plain loop around ``GPT2LMHeadModel``, with -100 as the labels of the

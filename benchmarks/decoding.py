@@ -1,4 +1,4 @@
-"""Tokens per second of greedy decoding and beam search, beside Hugging Face's ``generate``.
+"""Tokens per second of greedy decoding and beam search, compared with Hugging Face's ``generate``.
 
 ``--quick`` leaves out the largest. The same model on both sides: a
 Transformer (post-LN, sinusoidal positions) and a ``MarianMTModel`` with its weights, whose tokens

@@ -1,4 +1,4 @@
-"""A pre-training step of a BERT here beside transformers' own, and of CAT beside the BERT.
+"""A pre-training step of a BERT here over transformers' own, and of CAT over the BERT's.
 
 Turn about, on the same masked batch of one thread, with AdamW: a plain loop around
 ``BertForPreTraining`` (the same weights and losses; it unembeds every position), the library's loop

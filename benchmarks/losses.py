@@ -1,4 +1,4 @@
-"""What CARMA's losses cost beside their similarity matrix, by length and number of layers.
+"""What CARMA's losses cost over their similarity matrix, by length and number of layers.
 
 ``--quick`` measures up to 128 tokens. Random residuals of width 768, batches of 16, words of one to
 three tokens after a BOS. For every size, in one run and turn about, forward and backward down to

@@ -1,4 +1,4 @@
-"""What a run of the phase diagram costs, beside a plain training loop; many models at once.
+"""What a run of the phase diagram costs, compared with a plain training loop; many models at once.
 
 On a GPU also the batched program. Turn about:
 

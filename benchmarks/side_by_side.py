@@ -1,4 +1,4 @@
-"""Small decoders on a task as one program, beside one at a time.
+"""Small decoders on a task as one program, compared with one at a time.
 
 Turn about, on the same batches of SCAN: a training step of the default decoder alone, and one of
 several of them side by side (:mod:`.training.side_by_side`). For a GPU; on a CPU there is little to

@@ -1,4 +1,4 @@
-"""How fast the library is, beside what one would else use: ``python -m benchmarks.speed NAME …``.
+"""How fast the library is, and what one would else use: ``python -m benchmarks.speed NAME …``.
 
 Each benchmark runs in a process of its own, by default all of them but those of :data:`NEED_DATA`,
 and compares works turn about in one run; its files go to ``results/``, what its ``ratios`` read in

@@ -1,4 +1,4 @@
-"""What a stable rank costs beside all singular values, and how near it comes.
+"""What a stable rank costs, compared with all singular values, and how near it comes.
 
 ``--quick`` takes sides of 1024. Float32 matrices, the default tolerance. For each, in one run and
 turn about:

@@ -491,7 +491,7 @@ def findings() -> str:
 
 
 def speed() -> str:
-    """How fast the library is, beside what one would else use."""
+    """How fast the library is, compared with what one would else use."""
     return NOTICE + speed_page.page()
 
 
