@@ -1,10 +1,10 @@
-"""What grouping tokens into words costs beside tokenizing alone.
+"""What grouping tokens into words costs over tokenizing alone.
 
-The text is 20,000 WordNet definitions where
-``NLTK_DATA`` (or ``INTERP_COMPOSE_TEST_DATA``) leads to WordNet, else generated. For each kind of
-tokenizer two figures come from the same run, turn about: the tokenizer called alone on the text
-for its ids, and :func:`tokenize_prompts` (the tokenizer with offsets, spaCy's words, the
-alignment). *First* is with no word remembered, *again* with the text's words known.
+The text is 20,000 WordNet definitions where ``NLTK_DATA`` (or ``INTERP_COMPOSE_TEST_DATA``) leads
+to WordNet, else generated. For each kind of tokenizer two figures come from the same run, turn
+about: the tokenizer called alone on the text for its ids, and :func:`tokenize_prompts` (the
+tokenizer with offsets, spaCy's words, the alignment). *First* is with no word remembered, *again*
+with the text's words known.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from benchmarks.common import (
-    Measured,
     Ratio,
     byte_level,
     load_texts,
     machine,
     middle_and_range,
     quotients,
+    ranged,
     seconds,
     spread,
 )
@@ -38,22 +38,23 @@ REPEATS = 7
 VOCABULARY = 8000
 
 
-def benchmark() -> Measured:
+def benchmark() -> dict[str, Any]:
     """``alignment``."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one core against one core
     source, texts = load_texts(PROMPTS)
     n_words = sum(len(text.split()) for text in texts)
     rows = [measure(name, build(texts), texts, n_words) for name, build in KINDS.items()]
     content = {"text": source, "prompts": len(texts), "words": n_words, "rows": rows, **machine()}
-    ratios = [
-        Ratio(
-            f"words over tokens alone, {row['tokenizer']}, {row['words_per_s_first']:,.0f} words/s",
-            row["ratio_first"],
-            row["ratio_first_range"],
-        )
-        for row in rows
-    ]
-    return Measured({"alignment": content}, ratios)
+    return {"alignment": content}
+
+
+def ratios(content: dict[str, Any]) -> list[Ratio]:
+    rows = []
+    for row in content["rows"]:
+        what = f"first, {row['tokenizer']}"
+        rows.append(Ratio(what, *ranged(row, "ratio_first"), peer="the tokenizer alone"))
+        rows.append(Ratio(what, *ranged(row, "words_per_s_first"), "words/s"))
+    return rows
 
 
 def measure(name: str, tokenizer: Any, texts: Sequence[str], n_words: int) -> dict[str, Any]:

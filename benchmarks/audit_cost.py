@@ -1,9 +1,8 @@
 """What an audit takes, in seconds of one core.
 
-GPT-2 small's shape with 4 layers and random weights;
-``audit`` and ``audit --quick``, turn about, loading included, which compares the model with its own
-forward pass. Seconds are those in which the process ran, whatever else the machine does; it has one
-thread.
+GPT-2 small's shape with 4 layers and random weights; ``audit`` and ``audit --quick``, turn about,
+loading included, which compares the model with its own forward pass; imports, 4 s, left out.
+Seconds are those in which the process ran, whatever else the machine does; it has one thread.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any, Final
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from benchmarks.common import Measured, Ratio, machine, spread
+from benchmarks.common import Ratio, machine, spread
 from benchmarks.watch_cost import clock_of
 from interp_compose.studies.audit.measure import audit
 
@@ -23,12 +22,18 @@ N_LAYERS: Final = 4
 KINDS: Final = ("audit", "quick")
 
 
-def benchmark(repeats: int = 3) -> Measured:
+def benchmark(repeats: int = 3) -> dict[str, Any]:
     """``audit_cost_cpu``."""
     row = cost(repeats, "cpu")
-    ratios = [Ratio(kind, row[f"{kind}_s"], row[f"{kind}_spread"], "s") for kind in KINDS]
-    content = {**row, "n_layers": N_LAYERS, "threads": 1, **machine()}
-    return Measured({"audit_cost_cpu": content}, ratios)
+    return {"audit_cost_cpu": {**row, "n_layers": N_LAYERS, "threads": 1, **machine()}}
+
+
+def ratios(content: dict[str, Any]) -> list[Ratio]:
+    of = f"{content['hook_points']} hook points"
+    names = {"audit": f"`audit`, {of}", "quick": f"`audit --quick`, {of}"}
+    return [
+        Ratio(names[kind], content[f"{kind}_s"], content[f"{kind}_spread"], "s") for kind in KINDS
+    ]
 
 
 def cost(

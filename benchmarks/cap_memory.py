@@ -27,7 +27,6 @@ import torch
 
 from benchmarks.common import (
     LiveTensors,
-    Measured,
     Ratio,
     core_seconds,
     in_a_process,
@@ -35,6 +34,7 @@ from benchmarks.common import (
     middle_and_range,
     peak_bytes,
     quotients,
+    ranged,
     turns,
 )
 from interp_compose.models.load import load_model
@@ -51,29 +51,33 @@ MIB: Final = 2**20
 
 def benchmark(
     model: str = MODEL, repeats: int = 3, threads: int = 1, quick: bool = False
-) -> Measured:
+) -> dict[str, Any]:
     """``cap_memory_cpu``. ``--quick`` leaves out all start layers."""
     if not Path(model).exists():
         print(
             f"cap_memory        skipped: no model {model} (docs/real-model.md says how to get it)"
         )
-        return Measured({}, [])
+        return {}
     rows = [in_a_process(measured, model, LAYERS, repeats)]
     if not quick:
         rows.append(in_a_process(measured, model, None, 0))
-    ratios = []
-    for row in rows:
-        name = f"CAP curve over a clean pass, {row['layers']} start layers"
+    return {"cap_memory_cpu": {"threads": threads, "rows": rows, **machine()}}
+
+
+def ratios(content: dict[str, Any]) -> list[Ratio]:
+    rows = []
+    for row in content["rows"]:
+        of = f"{row['layers']} start layers, {row['poolings']} poolings"
         for what in ("live", "resident"):
-            value = row[f"{what}_in_clean_passes"]
-            ratios.append(Ratio(f"{name}, {what} memory", value, [value, value]))
-        value = row["seconds_in_clean_passes"]
-        ratios.append(
-            Ratio(
-                f"{name}, seconds", value, row.get("seconds_in_clean_passes_range", [value, value])
-            )
-        )
-    return Measured({"cap_memory_cpu": {"threads": threads, "rows": rows, **machine()}}, ratios)
+            held = f"{what}, {of}: {row[f'curve_{what}_mib']:.0f} MiB, "
+            held += f"{row[f'{what}_in_weights']:.2f} of the weights ({row['weights_mib']:.0f} MiB)"
+            peer = f"clean ({row[f'clean_{what}_mib']:.0f} MiB)"
+            over = ranged(row, f"{what}_in_clean_passes")
+            rows.append(Ratio(held, *over, "times as much as", peer, goal=1.5))
+        over, peer = ranged(row, "seconds_in_clean_passes"), f"clean ({row['clean_s']:.1f} s)"
+        n, length = row["batch"]
+        rows.append(Ratio(f"curve, {of}, {n} × {length} tokens", *over, peer=peer))
+    return rows
 
 
 @torch.no_grad()

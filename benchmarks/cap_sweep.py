@@ -1,8 +1,9 @@
 """What a CAP sweep costs, in clean forward passes.
 
-``--quick`` measures the main figure alone. A GPT-2-small shape with random weights, 12 start
+``--quick`` measures the main figures alone. A GPT-2-small shape with random weights, 12 start
 layers, poolings mean, max and sum, on WordNet definitions in the inverse dictionary's prompt: a
-batch of 16 of like length, as in a long run. In one run, turn about:
+batch of 16 of like length, as in a long run, or as many tokens in texts as long as said. In one
+run, turn about:
 
 clean
     one forward pass over the same batches with logits at every position: the unit of cost;
@@ -18,7 +19,7 @@ the clean pass's, by multiplications: every block that a stream has to go throug
 unit of several tokens on (or, ``whole``, from the start), without padding, and logits at the last
 position only. What is above it is padding, pooling, copies and calls. It is a count and no law of
 time: a sweep's calls are larger than a clean pass's, and larger products run faster, so that a
-ratio a little below 1 is possible.
+ratio a little below 1 is possible. The goal needs fewer operations than there are.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from benchmarks.common import (
-    Measured,
+    FASTER,
     Ratio,
     byte_level,
     gpu,
@@ -43,6 +44,7 @@ from benchmarks.common import (
     middle_and_range,
     peak_bytes,
     quotients,
+    ranged,
     spread,
     turns,
 )
@@ -64,7 +66,7 @@ FLOOR = "floor_in_clean_passes"
 
 def benchmark(
     device: str = "cpu", examples: int = 16, repeats: int = 5, threads: int = 1, quick: bool = False
-) -> Measured:
+) -> dict[str, Any]:
     """``cap_sweep_{device}``. One thread: a busy second core then changes little."""
     texts = load_texts(4000)[1]
     tokenizer = byte_level(texts, 4000, bos=True)
@@ -94,22 +96,27 @@ def benchmark(
         result["peak_memory_mib"] = {
             what: in_a_process(peak, what, device, examples) for what in ("clean", "sweep")
         }
-        print("peak memory beyond the model, MiB:", result["peak_memory_mib"])
-    ratios = [
-        Ratio(
-            f"sweep over clean passes, {name} {row[name]}; floor {row[FLOOR]:.2f}",
-            row["sweep_in_clean_passes"],
-            row["spread"],
-        )
-        for part, name in (("main", "dtype"), ("layers", "layers"), ("length", "length"))
-        for row in result.get(part, [])
-    ]
-    for row in rows:
-        hooked = row["hooked_over_sweep"], row["hooked_over_sweep_range"]
-        ratios.append(Ratio(f"hooked passes over the sweep, {row['dtype']}", *hooked))
-        whole = row["whole_in_clean_passes"], row["whole_spread"]
-        ratios.append(Ratio(f"whole streams over clean passes, {row['dtype']}", *whole))
-    return Measured({f"cap_sweep_{device}": {**result, **gpu(device), **machine()}}, ratios)
+    return {f"cap_sweep_{device}": {**result, **gpu(device), **machine()}}
+
+
+def ratios(content: dict[str, Any]) -> list[Ratio]:
+    clean, rows = "clean", []
+    for row in content["main"]:
+        of = f"12 layers, {row['dtype']}"
+        cost, floor = (row["sweep_in_clean_passes"], row["spread"]), row[FLOOR]
+        rows.append(Ratio(f"sweep, {of}", *cost, peer=clean, floor=floor, goal=8))
+        peer = f"hooked, which is {row['hooked_in_clean_passes']:.1f} times as long as clean"
+        rows.append(Ratio(f"sweep, {of}", *ranged(row, "hooked_over_sweep"), FASTER, peer))
+        cost, floor = (row["whole_in_clean_passes"], row["whole_spread"]), row["whole_floor"]
+        rows.append(Ratio(f"whole, {of}", *cost, peer=clean, floor=floor))
+    for part, unit in (("layers", "layers"), ("length", "tokens")):
+        for row in content.get(part, ()):
+            cost, floor = (row["sweep_in_clean_passes"], row["spread"]), row[FLOOR]
+            what = f"sweep, {row[part]} {unit}"
+            rows.append(Ratio(what, *cost, peer=clean, floor=floor))
+    for what, mib in content.get("peak_memory_mib", {}).items():
+        rows.append(Ratio(f"peak memory beyond the model, {what}, 12 layers", mib, None, "MiB"))
+    return rows
 
 
 def compare(

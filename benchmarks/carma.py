@@ -1,4 +1,4 @@
-"""What CARMA costs beside plain fine-tuning: the time of an optimiser step, in one run.
+"""What CARMA costs over plain fine-tuning: the time of an optimiser step, in one run.
 
 GPT-2 small's shape with random weights, batches of 16 prompts of 20 tokens (words of one to three).
 Each turn takes one step of each kind, plain fine-tuning among them, on the same weights and the
@@ -17,7 +17,7 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 import interp_compose as ic
-from benchmarks.common import Measured, Ratio, machine, median_and_range, quotients, turns
+from benchmarks.common import Ratio, machine, median_and_range, quotients, turns
 from interp_compose.models.lens_model import LensModel
 from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.config import TrainConfig
@@ -34,7 +34,7 @@ def benchmark(
     precision: str = "float32",
     repeats: int = 7,
     threads: int = 1,
-) -> Measured:
+) -> dict[str, Any]:
     """``carma_{shape}_{device}_{precision}``."""
     costs = overheads(random_model(shape, device), repeats, precision)
     on = "cpu" if device == "cpu" else torch.cuda.get_device_name()
@@ -48,11 +48,16 @@ def benchmark(
         "turns": repeats,
         **costs,
     }
-    ratios = [
-        Ratio(f"CARMA's step over a plain one, {name}", each["median"], each["range"])
-        for name, each in costs["overhead"].items()
+    return {f"carma_{shape}_{device}_{precision}": content}
+
+
+def ratios(content: dict[str, Any]) -> list[Ratio]:
+    plain = f"a plain step ({content['plain_step_seconds']['median']:.2g} s)"
+    of = f"{content['shape']}, {content['precision']}"
+    return [
+        Ratio(f"CARMA's step, {name}: {of}", *each.values(), peer=plain)
+        for name, each in content["overhead"].items()
     ]
-    return Measured({f"carma_{shape}_{device}_{precision}": content}, ratios)
 
 
 def overheads(model: LensModel, repeats: int, precision: Any) -> dict[str, Any]:

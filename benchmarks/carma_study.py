@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
-from benchmarks.common import Measured, Ratio, machine, median_and_range, seconds
+from benchmarks.common import Ratio, machine, median_and_range, seconds
 from interp_compose.papers.carma.measure import run
 from interp_compose.papers.carma.options import CarmaCommand, CompareSettings
 from interp_compose.papers.carma.result import Comparison
 from interp_compose.studies.core.options import Output, WholeTask
 
 
-def benchmark(task: str = "mini-idm", repeats: int = 3, threads: int = 2) -> Measured:
+def benchmark(task: str = "mini-idm", repeats: int = 3, threads: int = 2) -> dict[str, Any]:
     """``carma_study_{task}``."""
     results: list[Comparison] = []
     whole: list[float] = []
@@ -38,11 +39,10 @@ def benchmark(task: str = "mini-idm", repeats: int = 3, threads: int = 2) -> Mea
         "seconds": median_and_range(whole),
         "training_seconds": {name: median_and_range(times) for name, times in trained.items()},
     }
-    rows = {
-        "the whole study": whole,
-        **{f"training {name}": each for name, each in trained.items()},
-    }
-    ratios = [
-        Ratio(name, *median_and_range(each).values(), unit="s") for name, each in rows.items()
-    ]
-    return Measured({f"carma_study_{task.replace('-', '_')}": content}, ratios)
+    return {f"carma_study_{task.replace('-', '_')}": content}
+
+
+def ratios(content: dict[str, Any]) -> list[Ratio]:
+    rows = {f"the whole study, {content['task']}": content["seconds"]}
+    rows |= {f"of it training: {name}": each for name, each in content["training_seconds"].items()}
+    return [Ratio(what, each["median"], each["range"], "s") for what, each in rows.items()]

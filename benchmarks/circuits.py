@@ -3,17 +3,17 @@
 GPT-2 small's shape, random weights, eager attention. In one run and turn about:
 
 masking
-    a forward pass under ``mask_attention`` (one key cut for every query in all layers and heads),
-    over a plain one with the same eager attention, by batch and length;
+    a forward pass under ``mask_attention`` (one key knocked out for every query in all layers and
+    heads), over a plain one with the same eager attention, by batch and length;
 words × layers
-    one sentence of 20 words, a token each, after a BOS: every word hidden from every layer on, by
-    ``ablation_sweep``, over one hooked forward pass per cell (a hook on
-    ``attn.hook_attn_scores`` of each layer); ``--cells`` of the 240 are run and their
-    time is scaled up;
+    one sentence of 20 words, a token each, after a BOS: every word knocked out from every layer on
+    by ``ablation_sweep``, over one hooked forward pass per cell (a hook on
+    ``attn.hook_attn_scores`` of each layer); ``--cells`` of the 240 are run and their time is
+    scaled up;
 heads × layers
     the same for every head at every layer, zero-ablated at ``attn.hook_z``;
 leaks
-    ``attention_leak`` with a key cut everywhere, on small random-weight models of four
+    ``attention_leak`` with a key knocked out everywhere, on small random-weight models of four
     architectures and on the shipped ``mini-idm``, one content word of each of 64 test prompts:
     before the softmax ("exclude") and after it ("zero", as complexity control does).
 """
@@ -28,16 +28,7 @@ import torch
 import transformers
 from torch import Tensor
 
-from benchmarks.common import (
-    Measured,
-    Ratio,
-    gpu,
-    machine,
-    median_and_range,
-    quotients,
-    timed,
-    turns,
-)
+from benchmarks.common import Ratio, gpu, machine, median_and_range, quotients, timed, turns
 from interp_compose.interventions.ablation_sweep import (
     Ablation,
     AttentionKnockout,
@@ -69,7 +60,7 @@ SMALL = {
 
 def benchmark(
     device: str = "cpu", repeats: int = 9, cells: int = 24, quick: bool = False
-) -> Measured:
+) -> dict[str, Any]:
     """``circuits_{device}``; ``cells`` are hooked passes of a turn."""
     repeats = 3 if quick else repeats
     model = small_gpt2(device)
@@ -93,16 +84,24 @@ def benchmark(
         **gpu(device),
         **machine(),
     }
-    ratios = [
-        Ratio(f"a pass with a mask ({mode}), {row['batch']} × {row['tokens']}", *each.values())
-        for row in masks
+    return {f"circuits_{device}": content}
+
+
+def ratios(content: dict[str, Any]) -> list[Ratio]:
+    rows = [
+        Ratio(
+            f"masking (`{mode}`), {row['batch']} × {row['tokens']} tokens",
+            *each.values(),
+            peer="a plain pass",
+        )
+        for row in content["masking"]
         for mode, each in row["ratio"].items()
     ]
-    ratios += [
-        Ratio(f"{name} × layers over hooked passes", *row["ratio"].values())
-        for name, row in sweeps.items()
-    ]
-    return Measured({f"circuits_{device}": content}, ratios)
+    for what in ("words", "heads"):
+        row = content[f"{what}_by_layers"]
+        peer = f"{row['cells'] * row['layers']} hooked passes"
+        rows.append(Ratio(f"{what} × layers", *row["ratio"].values(), peer=peer))
+    return rows
 
 
 def small_gpt2(device: str) -> LensModel:

@@ -17,7 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -31,6 +31,8 @@ from transformers import PreTrainedTokenizerFast
 BOS = "<|endoftext|>"
 RESULTS = Path(__file__).parent / "results"
 T = TypeVar("T")
+LONGER: Final = "times as long as"
+FASTER: Final = "times as fast as"
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 
 
@@ -78,6 +80,11 @@ def quotients(over: Sequence[float], under: Sequence[float]) -> list[float]:
     return [one / other for one, other in zip(over, under, strict=True)]
 
 
+def ranged(content: Mapping[str, Any], name: str) -> tuple[float, Sequence[float] | None]:
+    """What :func:`middle_and_range` wrote, or one value."""
+    return content[name], content.get(f"{name}_range")
+
+
 def middle_and_range(name: str, values: Sequence[float]) -> dict[str, Any]:
     """The median under this name, and the smallest and largest."""
     return {name: median(values), f"{name}_range": spread(values)}
@@ -89,19 +96,45 @@ def median_and_range(values: Sequence[float]) -> dict[str, Any]:
 
 
 class Ratio(NamedTuple):
-    """What a benchmark compares, for the terminal; a median of turns and their range."""
+    """A figure of a result file, for the terminal and for ``speed.md``.
+
+    ``median`` and ``range`` are of turns; of one value there is no range, or both its ends are
+    equal. ``unit`` is "s" or the like, or compares with the ``peer``, which one would else use.
+    ``floor`` is the median that operations alone would give. ``goal`` is the most that the median
+    was to be, or, of what is :data:`FASTER`, the least.
+    """
 
     what: str
     median: float
-    range: Sequence[float]
-    unit: str = "times"
+    range: Sequence[float] | None
+    unit: str = LONGER
+    peer: str = ""
+    floor: float | None = None
+    goal: float | None = None
 
+    def written(self, value: float) -> str:
+        """To two digits of the range's width, and at most three of the median."""
+        digits = 2 - math.floor(math.log10(self.median))
+        if width := self._width():
+            digits = min(digits, 1 - math.floor(math.log10(width)))
+        return f"{round(value, digits):,.{max(0, digits)}f}"
 
-class Measured(NamedTuple):
-    """What a benchmark found: the contents of its files by name, and what it compares."""
+    def _width(self) -> float:
+        return max(self.range) - min(self.range) if self.range else 0.0
 
-    files: Mapping[str, dict[str, Any]]
-    ratios: Sequence[Ratio]
+    def measured(self) -> str:
+        """Like "9.8 (9.7–10.7) times as long as a clean pass"."""
+        ends = f" ({'–'.join(map(self.written, self.range))})" if self._width() else ""
+        text = f"{self.written(self.median)}{ends} {self.unit} {self.peer}".rstrip()
+        return text if ends else f"{text}, one run"
+
+    def against(self) -> tuple[str, str]:
+        """Floor and goal, like "1.03 × 9.5" and "8: missed"; empty where there is none."""
+        over = f"{self.median / self.floor:.2f} × {self.written(self.floor)}" if self.floor else ""
+        if self.goal is None:
+            return over, ""
+        met = self.median >= self.goal if self.unit == FASTER else self.median <= self.goal
+        return over, f"{self.goal:g}: {'met' if met else 'missed'}"
 
 
 def in_a_process(work: Callable[..., T], *given: Any) -> T:

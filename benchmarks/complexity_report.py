@@ -1,6 +1,6 @@
-"""What ``complexity_report`` costs, and a look of ``ic.watch`` beside an optimiser step.
+"""What ``complexity_report`` costs, and a look of ``ic.watch``, in optimiser steps.
 
-Random weights in a known shape, every matrix and every head (where other work runs beside it, set
+Random weights in a known shape, every matrix and every head (where other work runs, too, set
 ``OMP_WAIT_POLICY=PASSIVE``: threads that wait would spin); on a GPU also ``--shape llama-7b --dtype
 bfloat16``.
 
@@ -25,7 +25,7 @@ from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 import interp_compose as ic
-from benchmarks.common import Measured, Ratio, gpu, machine, middle_and_range, seconds
+from benchmarks.common import Ratio, gpu, machine, middle_and_range, ranged, seconds
 from interp_compose.models.lens_model import LensModel
 from interp_compose.training.finetune import encode_examples
 from interp_compose.training.loop import Trainer
@@ -45,18 +45,29 @@ def benchmark(
     threads: int = 2,
     repeats: int = 3,
     looks: int = 5,
-) -> Measured:
+) -> dict[str, Any]:
     """``complexity_report_{device}``; without the tracker where there are no ``looks``."""
     row = report(random_model(shape, torch.device(device), getattr(torch, dtype)), repeats)
     about = {"shape": shape, "dtype": dtype, "device": device, "threads": threads}
-    what = f"a report of {shape}, {row['matrices']} matrices, {row['rows']} rows"
-    ratios = [Ratio(what, row["report_s"], row["report_s_range"], "s")]
-    content = {**about, **row, **gpu(device), **machine()}
+    content = {**about, "repeats": repeats, **row, **gpu(device), **machine()}
     if looks:
-        content["tracker"] = watched = tracker(device, looks)
-        ends = [each / (EVERY * watched["step_s"]) for each in watched["look_s_range"]]
-        ratios.append(Ratio(f"a look over {EVERY} steps", watched["share_of_steps"], ends))
-    return Measured({f"complexity_report_{device}": content}, ratios)
+        content["tracker"] = tracker(device, looks)
+    return {f"complexity_report_{device}": content}
+
+
+def ratios(content: dict[str, Any]) -> list[Ratio]:
+    of = f"{content['shape']}, {content['matrices']} matrices, {content['rows']:,} rows"
+    goal = 10 if content["shape"] == "gpt2-small" and content["device"] == "cpu" else None
+    rows = [Ratio(f"report, {of}", *ranged(content, "report_s"), "s", goal=goal)]
+    if "extra_over_weights" in content:
+        extra = *ranged(content, "extra_over_weights"), "times the weights"
+        rows.append(Ratio(f"extra memory, {of}", *extra))
+    if "tracker" in content:
+        row = content["tracker"]
+        steps = row["every"] * row["step_s"]
+        share = row["share_of_steps"], [each / steps for each in row["look_s_range"]]
+        rows.append(Ratio(f"look at {row['model']}", *share, peer=f"{row['every']} steps"))
+    return rows
 
 
 def random_model(shape: str, device: torch.device, dtype: torch.dtype) -> LensModel:

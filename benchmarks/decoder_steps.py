@@ -1,4 +1,4 @@
-"""A training step of a GPT-2-shaped decoder beside transformers' own GPT-2.
+"""A training step of a GPT-2-shaped decoder over transformers' own GPT-2.
 
 Turn about, on the same batch of one thread, with the same weights, the same loss (of the target's
 tokens alone) and AdamW: a plain loop around ``GPT2LMHeadModel``, with -100 as the labels of the
@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import interp_compose as ic
-from benchmarks.common import Measured, Ratio, gpu, machine, quotients, spread, timed, turns
+from benchmarks.common import FASTER, Ratio, gpu, machine, quotients, spread, timed, turns
 from interp_compose.papers.complexity.models.init import init_weights
 from interp_compose.papers.shared.grid.sequence_data import SequenceData
 from interp_compose.papers.shared.models.decoder import DecoderConfig, SmallDecoder
@@ -33,18 +33,25 @@ SHAPES: Final = {
 """Shapes by name, each with its batch: the preset of ``phases --task …``, and GPT-2 small."""
 
 
-def benchmark(device: str = "cpu", repeats: int = 15) -> Measured:
+def benchmark(device: str = "cpu", repeats: int = 15) -> dict[str, Any]:
     """``decoder_steps_{device}``."""
     data = SequenceData.of(ic.load_sequences("scan-turn-left").splits, one_sequence=True)
     content: dict[str, Any] = {"device": device, "threads": 1, "repeats": repeats}
-    ratios = []
     for name, (shape, batch) in SHAPES.items():
         row = measured(shape, batch, data, repeats, device)
         content[name] = {"shape": shape, "batch": batch, **row}
-        what = f"GPT-2's step over the library's, {name}"
-        ratios.append(Ratio(what, row["gpt2_over_library"], row["range"]))
     content |= {**gpu(device), "machine": machine()}
-    return Measured({f"decoder_steps_{device}": content}, ratios)
+    return {f"decoder_steps_{device}": content}
+
+
+def ratios(content: dict[str, Any]) -> list[Ratio]:
+    rows = []
+    for row in (content[name] for name in SHAPES):
+        shape = f"{row['shape']['n_layers']} layers, {row['shape']['d_model']} wide"
+        what = f"{shape}, {row['tokens']:,} tokens ({row['library_seconds']:.3g} s)"
+        cost = row["gpt2_over_library"], row["range"]
+        rows.append(Ratio(what, *cost, FASTER, "the plain loop"))
+    return rows
 
 
 @trains

@@ -8,9 +8,10 @@ clock's.
 from __future__ import annotations
 
 from statistics import median
+from typing import Any
 
 import interp_compose as ic
-from benchmarks.common import Measured, Ratio, core_seconds, machine, spread
+from benchmarks.common import Ratio, core_seconds, machine, spread
 
 TASKS = {
     "addition": ic.complexity.addition,
@@ -18,9 +19,9 @@ TASKS = {
 }
 
 
-def benchmark(repeats: int = 5) -> Measured:
+def benchmark(repeats: int = 5) -> dict[str, Any]:
     """``generation``."""
-    content, ratios = {}, []
+    content: dict[str, Any] = {"repeats": repeats}
     for name, make in TASKS.items():
         times: list[float] = []
         for _ in range(repeats):
@@ -28,5 +29,12 @@ def benchmark(repeats: int = 5) -> Measured:
             times.append(core_seconds(lambda make=make, into=made: into.append(make())))
             pairs = sum(map(len, made[0].splits.values()))
         content[name] = {"pairs": pairs, "seconds": median(times), "range": spread(times)}
-        ratios.append(Ratio(f"{name}, {pairs:,} pairs", median(times), spread(times), "s"))
-    return Measured({"generation": {**content, **machine()}}, ratios)
+    return {"generation": {**content, **machine()}}
+
+
+def ratios(content: dict[str, Any]) -> list[Ratio]:
+    rows = {name: content[name] for name in TASKS}
+    return [
+        Ratio(f"`{name}`, {row['pairs']:,} pairs", row["seconds"], row["range"], "s")
+        for name, row in rows.items()
+    ]

@@ -1,4 +1,4 @@
-"""What CARMA's losses cost beside their similarity matrix, by length and number of layers.
+"""What CARMA's losses cost over their similarity matrix, by length and number of layers.
 
 ``--quick`` measures up to 128 tokens. Random residuals of width 768, batches of 16, words of one to
 three tokens after a BOS. For every size, in one run and turn about, forward and backward down to
@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from benchmarks.common import Measured, Ratio, gpu, machine, middle_and_range, quotients, turns
+from benchmarks.common import Ratio, gpu, machine, middle_and_range, quotients, ranged, turns
 from interp_compose.training.losses import count_anchors, mutual_information_loss, stability_loss
 
 BATCH, D_MODEL = 16, 768
@@ -34,7 +34,7 @@ TOKENS = (20, 128, 512)
 LAYERS = (1, 2, 4, 11)
 
 
-def benchmark(device: str = "cpu", repeats: int = 7, quick: bool = False) -> Measured:
+def benchmark(device: str = "cpu", repeats: int = 7, quick: bool = False) -> dict[str, Any]:
     """``losses_{device}``."""
     rows = [
         measure(tokens, layers, device, repeats)
@@ -44,17 +44,20 @@ def benchmark(device: str = "cpu", repeats: int = 7, quick: bool = False) -> Mea
     threads = {"threads": torch.get_num_threads()}
     about = {"device": device, **threads, "batch": BATCH, **gpu(device)}
     content = {"d_model": D_MODEL, "repeats": repeats, "sizes": rows, **about, **machine()}
-    ratios = [
+    return {f"losses_{device}": content}
+
+
+def ratios(content: dict[str, Any]) -> list[Ratio]:
+    return [
         Ratio(
-            f"{name} over the matrix, {row['tokens']} tokens, {row['layers']} layers, "
-            f"{row['kernels']} kernels of {row['dispatched']}",
-            row[f"{name}_over_matrix"],
-            row[f"{name}_over_matrix_range"],
+            f"{name}, {row['tokens']} tokens, {row['layers']} layer{'s' * (row['layers'] > 1)}"
+            + (f": {row['kernels']} kernels of {row['dispatched']}" if name == "both" else ""),
+            *ranged(row, f"{name}_over_matrix"),
+            peer="matrix",
         )
-        for row in rows
+        for row in content["sizes"]
         for name in ("mi", "both")
     ]
-    return Measured({f"losses_{device}": content}, ratios)
 
 
 def measure(tokens: int, layers: int, device: str, repeats: int) -> dict[str, Any]:

@@ -12,11 +12,12 @@ import shlex
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pandas as pd
 import torch
 
-from benchmarks.common import Measured, Ratio, machine, spread
+from benchmarks.common import Ratio, gpu, machine, spread
 from docs.claims.runs import RUNS
 from docs.measured import read
 from docs.panel_page import PANELS
@@ -26,13 +27,13 @@ FIGURES = tuple(panel.figure for panel in PANELS)
 
 
 def benchmark(
-    device: str = "cuda" if torch.cuda.is_available() else "cpu",
     steps: int = 100,
     panels: tuple[str, ...] = FIGURES,
-    threads: int = torch.get_num_threads(),
-) -> Measured:
-    """``panel_minutes_{device}``."""
-    rows, ratios = [], []
+    threads: int = 1,
+) -> dict[str, Any]:
+    """``panel_minutes_cpu``, or ``_cuda`` where there is a GPU, which the commands then take."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    rows = []
     for panel in (each for each in PANELS if each.figure in panels):
         for run in panel.runs:
             published = max(row["steps"] for row in read(RUNS[run].file)["runs"])
@@ -41,11 +42,21 @@ def benchmark(
             row = {"panel": panel.figure, "run": run, "steps": published, "n": len(taken)}
             row |= {"step_seconds": median(taken), "low": low, "high": high}
             rows.append({**row, "minutes": published * median(taken) / 60})
-            ratios.append(
-                Ratio(f"a step of {panel.figure}, {run}", median(taken), (low, high), "s")
-            )
-    about = {"timed_steps": steps, "threads": threads}
-    return Measured({f"panel_minutes_{device}": {**machine(), **about, "panels": rows}}, ratios)
+    about = {"timed_steps": steps, "threads": threads, **gpu(device)}
+    return {f"panel_minutes_{device}": {**machine(), **about, "panels": rows}}
+
+
+def ratios(content: dict[str, Any]) -> list[Ratio]:
+    return [
+        Ratio(
+            f"a step of {row['panel']}, {row['run']} "
+            f"({row['steps']:,} of them: {row['minutes']:.1f} min)",
+            row["step_seconds"],
+            [row["low"], row["high"]],
+            "s",
+        )
+        for row in content["panels"]
+    ]
 
 
 def step_seconds(command: str, steps: int) -> list[float]:

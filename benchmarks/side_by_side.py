@@ -1,8 +1,8 @@
-"""Small decoders on a task as one program, beside one at a time.
+"""Small decoders on a task as one program, compared with one at a time.
 
 Turn about, on the same batches of SCAN: a training step of the default decoder alone, and one of
-several of them side by side (:mod:`.training.side_by_side`). For a GPU; on a CPU
-there is little to gain.
+several of them side by side (:mod:`.training.side_by_side`). For a GPU; on a CPU there is little to
+gain.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 import torch
 
 import interp_compose as ic
-from benchmarks.common import Measured, Ratio, gpu, machine, quotients, spread, turns
+from benchmarks.common import FASTER, Ratio, gpu, machine, quotients, spread, turns
 from interp_compose.papers.complexity.models.init import init_weights
 from interp_compose.papers.shared.grid.sequence_data import SequenceData
 from interp_compose.papers.shared.models.decoder import DecoderConfig, SmallDecoder
@@ -28,16 +28,24 @@ CONFIG: Final = TrainConfig(batch_tokens=2048, epochs=100, lr=1e-4)
 STEPS: Final = 10
 
 
-def benchmark(device: str = "cpu", repeats: int = 7) -> Measured:
+def benchmark(device: str = "cpu", repeats: int = 7) -> dict[str, Any]:
     """``side_by_side_{device}``."""
     data = SequenceData.of(ic.load_sequences("scan-turn-left").splits, one_sequence=True)
     content: dict[str, Any] = {"device": device, "threads": 1, "repeats": repeats}
-    ratios = []
     for n in NUMBERS:
-        content[str(n)] = row = measured(n, data, repeats, device)
-        ratios.append(Ratio(f"{n} steps over one of {n} at once", row["speedup"], row["range"]))
+        content[str(n)] = measured(n, data, repeats, device)
     content |= {**gpu(device), "machine": machine()}
-    return Measured({f"side_by_side_{device}": content}, ratios)
+    return {f"side_by_side_{device}": content}
+
+
+def ratios(content: dict[str, Any]) -> list[Ratio]:
+    return [
+        Ratio(
+            *(f"a step of {n}", content[str(n)]["speedup"], content[str(n)]["range"]),
+            *(FASTER, f"{n} steps one after another"),
+        )
+        for n in NUMBERS
+    ]
 
 
 @trains

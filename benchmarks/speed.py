@@ -1,15 +1,17 @@
-"""How fast the library is, beside what one would else use: ``python -m benchmarks.speed NAME …``.
+"""How fast the library is, and what one would else use: ``python -m benchmarks.speed NAME …``.
 
 Each benchmark runs in a process of its own, by default all of them but those of :data:`NEED_DATA`,
-and compares works turn about in one run; its file goes to ``results/``, a row for each ratio to the
-terminal. Options are those of the ``benchmark`` functions that are chosen; each takes those that it
-has. ``--quick`` is for a look: less is measured, and nothing written.
+and compares works turn about in one run; its files go to ``results/``, what its ``ratios`` read in
+them to the terminal (and by ``python -m docs.tables`` to ``speed.md``). Options are those of the
+``benchmark`` functions that are chosen; each takes those that it has. ``--quick`` is for a look:
+less is measured, and nothing written.
 """
 
 from __future__ import annotations
 
 import argparse
 import inspect
+import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
@@ -18,17 +20,18 @@ from typing import Any, Final
 
 import torch
 
-from benchmarks.common import Measured, Ratio, in_a_process, machine, write
+from benchmarks.common import Ratio, in_a_process, machine, write
 
 BENCHMARKS: Final[Mapping[str, str]] = {
-    name: f"benchmarks.{name}:benchmark"
+    name: f"benchmarks.{name}:"
     for name in (
         *("cap_sweep", "alignment", "losses", "decoding", "carma", "carma_study", "circuits"),
         *("transplant_sweep", "audit_cost", "watch_cost", "panel_minutes", "stable_rank"),
         *("complexity_report", "phases", "seq2seq", "encoder_steps", "decoder_steps"),
         *("side_by_side", "generation", "similarity", "scoring", "cap_memory"),
     )
-} | {"encoder_memory": "benchmarks.encoder_steps:memory_benchmark"}
+} | {"encoder_memory": "benchmarks.encoder_steps:memory_"}
+"""By name: whose ``benchmark`` measures, and whose ``ratios`` read its files."""
 NEED_DATA: Final = ("scoring",)
 """Which an option has to name."""
 
@@ -49,18 +52,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
             kind = {"type": type(default[0]), "nargs": "+"}
         parser.add_argument(f"--{name.replace('_', '-')}", **kind)
     options = vars(parser.parse_args(arguments))
-    print(f"{'name':18} {'ratio':>9} {'range':>17}  what is compared, on {machine()['cpu']}")
+    print(f"On {machine()['cpu']}:")
     for name in names:
         chosen = {key: options[key] for key in taken(name) if options[key] is not None}
         for row in in_a_process(run, name, chosen):
-            low, high = row.range
-            ends = f"{low:.3g} to {high:.3g}"
-            print(f"{name:18} {row.median:9.4g} {ends:>17}  {row.unit}: {row.what}", flush=True)
+            over, goal = row.against()
+            more = f"; over its floor {over}" * bool(over) + f"; goal {goal}" * bool(goal)
+            print(f"{name}: {row.what}: {row.measured()}{more}", flush=True)
 
 
-def function(name: str) -> Callable[..., Measured]:
-    """What measures."""
-    resolved: Callable[..., Measured] = resolve_name(BENCHMARKS[name])
+def function(name: str, what: str = "benchmark") -> Callable[..., Any]:
+    """What measures, or ``ratios``."""
+    resolved: Callable[..., Any] = resolve_name(BENCHMARKS[name] + what)
     return resolved
 
 
@@ -70,15 +73,16 @@ def taken(name: str) -> dict[str, Any]:
     return {each.name: each.default for each in parameters}
 
 
-def run(name: str, options: Mapping[str, Any]) -> Sequence[Ratio]:
+def run(name: str, options: Mapping[str, Any]) -> list[Ratio]:
     """Measure, and write."""
     options = {**taken(name), **options}
     torch.set_num_threads(options.get("threads", 1))
-    measured = function(name)(**options)
-    if not options.get("quick"):
-        for file, content in measured.files.items():
+    rows = []
+    for file, content in function(name)(**options).items():
+        if not options.get("quick"):
             write(file, content)
-    return measured.ratios
+        rows += function(name, "ratios")(json.loads(json.dumps(content)))
+    return rows
 
 
 if __name__ == "__main__":

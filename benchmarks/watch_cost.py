@@ -1,10 +1,9 @@
 """What a watcher at its default budget takes of a training.
 
-``mini-base`` is fine-tuned on ``mini-idm``, not
-watched and watched by three sets of measures, turn about, in one process with one thread, as often
-as there are sets, so that each comes first, second, … once; a look is due at every 10 of 300 steps.
-Seconds are those in which the process ran, whatever else the machine does, and they are the
-watcher's clock as well.
+``mini-base`` is fine-tuned on ``mini-idm``, not watched and watched by three sets of measures, turn
+about, in one process with one thread, as often as there are sets, so that each comes first, second,
+… once; a look is due at every 10 of 300 steps. Seconds are those in which the process ran, whatever
+else the machine does, and they are the watcher's clock as well.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 import interp_compose as ic
-from benchmarks.common import Measured, Ratio, machine, spread, wait
+from benchmarks.common import Ratio, machine, spread, wait
 from interp_compose.studies.watch.options import WatchOptions
 
 EVERY: Final = 10
@@ -31,16 +30,26 @@ SETS: Final[Mapping[str, tuple[Sequence[str], int]]] = {
 """Measures, and how many prompts of the validation split they read."""
 
 
-def benchmark(repeats: int = len(SETS), steps: int = 300) -> Measured:
+def benchmark(repeats: int = len(SETS), steps: int = 300) -> dict[str, Any]:
     """``watch_cost_cpu``."""
     result = cost(repeats, steps, "cpu", SETS)
     about = {"model": "mini-base", "task": "mini-idm", "budget": WatchOptions().budget}
     about |= {"every": EVERY, "steps": steps, "repeats": repeats, "threads": 1}
-    ratios = [
-        Ratio(f"training watched over not watched: {name}", row["ratio"], row["ratio_spread"])
-        for name, row in zip(SETS, result["sets"], strict=True)
+    return {"watch_cost_cpu": {**about, **result, **machine()}}
+
+
+def ratios(content: dict[str, Any]) -> list[Ratio]:
+    plain = f"not watched ({content['sets'][0]['whole_s']:.1f} s)"
+    return [
+        Ratio(
+            f"watched: {', '.join(row['measures'])}"
+            + (f" on {row['n_prompts']} prompts" if row["n_prompts"] else ""),
+            row["ratio"],
+            row["ratio_spread"],
+            peer=plain,
+        )
+        for row in content["sets"][1:]
     ]
-    return Measured({"watch_cost_cpu": {**about, **result, **machine()}}, ratios)
 
 
 def cost(

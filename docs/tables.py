@@ -30,6 +30,7 @@ from docs import (
     measured,
     panel_page,
     phase_results,
+    speed_page,
     speed_results,
     task_results,
     verdict_page,
@@ -489,10 +490,16 @@ def findings() -> str:
     return NOTICE + finding_page.page()
 
 
+def speed() -> str:
+    """How fast the library is, compared with what one would else use."""
+    return NOTICE + speed_page.page()
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "verdicts.md": verdicts,
     "panels.md": panels,
     "findings.md": findings,
+    "../benchmarks/speed.md": speed,
 }
 """Whole pages, outside ``_generated/``."""
 
@@ -502,7 +509,7 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     for folder, files in ((FOLDER, FILES), (FOLDER.parent, PAGES)):
         for name, text in files.items():
-            temporary = folder / f".{name}.tmp"
+            temporary = (folder / name).with_suffix(".tmp")
             temporary.write_text(text(), encoding="utf-8")
             os.replace(temporary, folder / name)
 

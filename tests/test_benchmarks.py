@@ -16,7 +16,7 @@ from importlib.metadata import requires
 from itertools import product
 from pathlib import Path
 from pkgutil import resolve_name
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -52,6 +52,7 @@ from docs import (
     generalise_results,
     measured,
     phase_results,
+    speed_page,
     speed_results,
     tables,
     watch_results,
@@ -104,6 +105,96 @@ def test_each_result_is_of_a_run_or_of_a_benchmark() -> None:
     kept = {path.stem for path in outcomes.RUNS.with_name("results").glob("*.json")} - runs
     others = {name for name in kept if not name.startswith(tuple(speed.BENCHMARKS))}
     assert others == {"authors"}
+
+
+@pytest.fixture(scope="module")
+def figures() -> dict[str, list[common.Ratio]]:
+    """What each benchmark reads in its kept files."""
+    return {
+        name: [row for file in files for row in speed.function(name, "ratios")(read(file))]
+        for name, files in speed_page.kept().items()
+    }
+
+
+def test_each_benchmark_reads_its_kept_files(figures: dict[str, list[common.Ratio]]) -> None:
+    assert {name for name, rows in figures.items() if not rows} == {"side_by_side"}
+    files = [file for of_one in speed_page.kept().values() for file in of_one]
+    page = speed_page.page()
+    assert all(page.count(f"`{file}.json`") == 1 for file in files)
+    for name, rows in figures.items():
+        for row in rows:
+            low, high = row.range or (row.median, row.median)
+            assert low <= row.median <= high, f"{name}: {row}"
+            assert (" as " in row.unit) <= bool(row.peer), f"{name}: {row}"
+    assert "{include} ../benchmarks/speed.md" in (gpu.ROOT / "docs" / "measurements.md").read_text(
+        "utf-8"
+    )
+
+
+def test_digits_fit_the_spread(figures: dict[str, list[common.Ratio]]) -> None:
+    """By hand, and of each figure: of the range's width there are two digits or fewer."""
+    for median, ends, written in (
+        (9.81953, [9.66111, 10.7346], "9.8 (9.7–10.7)"),
+        (0.323762, [0.304547, 0.324909], "0.324 (0.305–0.325)"),
+        (157664.2, [137487.1, 161258.6], "158,000 (137,000–161,000)"),
+        (38.9816, [38.8788, 39.0389], "39.0 (38.9–39.0)"),
+        (28.8209, [27.3381, 45.2175], "29 (27–45)"),
+    ):
+        assert common.Ratio("", median, ends, "s").measured() == f"{written} s"
+    for alone in (None, [158.024, 158.024]):
+        assert common.Ratio("", 158.024, alone, "s").measured() == "158 s, one run"
+    for row in (row for rows in figures.values() for row in rows if row.range):
+        written, *ends = (row.written(value).replace(",", "") for value in (row.median, *row.range))
+        assert len(written.lstrip("0.").replace(".", "").rstrip("0")) <= 3, row
+        one = 10.0 ** -len(written.partition(".")[2])
+        width = round((float(max(ends, key=float)) - float(min(ends, key=float))) / one)
+        assert len(str(width).rstrip("0")) <= 2, row
+
+
+def test_floors_and_goals_are_compared() -> None:
+    slow = common.Ratio("", 9.82, [9.66, 10.73], peer="one", floor=9.549, goal=8)
+    assert slow.against() == ("1.03 × 9.5", "8: missed")
+    assert slow._replace(goal=9.82, floor=None).against() == ("", "9.82: met")
+    fast = slow._replace(unit=common.FASTER)
+    assert fast.against()[1] == "8: met"
+    assert fast._replace(goal=10, floor=None).against() == ("", "10: missed")
+    assert fast._replace(goal=None).against()[1] == ""
+
+
+def test_the_command_of_a_file_has_the_options_that_it_states() -> None:
+    def heading(name: str, file: str) -> list[str]:
+        return speed_page.heading(name, file, read(file)).splitlines()
+
+    command, machine = heading("carma", "carma_llama-3.2-1b_cuda_bfloat16")
+    options = "--device cuda --shape llama-3.2-1b --precision bfloat16"
+    assert command == f"`python -m benchmarks.speed carma {options}`"
+    assert machine.startswith("(NVIDIA H100 80GB HBM3, 1 thread, turns: 7; torch 2.11.0;")
+    command, machine = heading("carma_study", "carma_study_mini_idm")
+    assert command == "`python -m benchmarks.speed carma_study --repeats 1`"
+    assert machine.startswith("(AMD EPYC, 2 threads, turns: 1; torch 2.13.0;")
+    assert heading("phases", "phases_cuda")[0].endswith(" phases --device cuda`")
+
+
+def test_what_was_measured_is_read_as_its_file_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = {"peak": {1: 2.0}}
+    works = {
+        "benchmark": lambda repeats=1, quick=False: {"made": content},
+        "ratios": lambda content: [common.Ratio("", content["peak"]["1"], None, "s")],
+    }
+    written: list[str] = []
+    monkeypatch.setattr(speed, "function", lambda name, what="benchmark": works[what])
+    monkeypatch.setattr(speed, "write", lambda file, content: written.append(file))
+    (row,) = speed.run("made", {"quick": True})
+    assert (row.measured(), written) == ("2.00 s, one run", [])
+    speed.run("made", {})
+    assert written == ["made"]
+
+
+def test_terms_of_a_benchmark_become_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "One.\n\nTwo :func:`.of`:\n\na b\n    longer\n    text;\nc\n    d.\n"
+    monkeypatch.setitem(sys.modules, "made", ModuleType("made", text))
+    ratios = SimpleNamespace(__doc__=None, __module__="made")
+    assert speed_page.described(ratios) == "One.\n\nTwo `of`:\n\n- *a b*: longer text;\n- *c*: d."
 
 
 def test_a_benchmark_takes_options_that_can_be_told() -> None:

@@ -390,13 +390,6 @@ def test_generated_files_are_current(name: str) -> None:
     assert written.split() == tables.FILES[name]().split(), "run: python -m docs.tables"
 
 
-def test_measurements_are_those_of_the_files() -> None:
-    page = (DOCS / "measurements.md").read_text(encoding="utf-8")
-    overhead = measured.read("carma_gpt2-small_cpu_float32")["overhead"]["paper's layers (1-3)"]
-    low, high = overhead["range"]
-    assert f"**{overhead['median']:.2f}** ({low:.2f}–{high:.2f})" in page
-
-
 def test_runs_behind_verdicts_are_in_one_folder() -> None:
     """Each is a command of a run in ``benchmarks/runs``, a run, or a benchmark of speed."""
     runs = {path.stem for path in outcomes.RUNS.glob("*.toml")}
