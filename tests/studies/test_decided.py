@@ -120,6 +120,22 @@ APART = {
         "No difference to base, paired by seed, is larger than 5 points: that of s0 is between 2 "
         "points less and 3 more than base (95 %).",
     ),
+    "the same in all, few": (
+        [(0.2, 0.2, 0.0625)],
+        "No difference to base, paired by seed, is established: the largest, of s0, is 20 points "
+        "more than base (the same in all 5 seeds, p by Holm 0.0625); about 6 seeds would decide "
+        "it, were it as measured.",
+    ),
+    "the same in all, enough": (
+        [(-0.2, -0.2, 0.016)],
+        "s0 is below base, paired by seed, by 20 points (the same in all 5 seeds, p by Holm "
+        "0.0160), which is established.",
+    ),
+    "equal": (
+        [(0.0, 0.0, 1.0)],
+        "No difference to base, paired by seed, is larger than 5 points: that of s0 is no more and "
+        "no less than base (the same in all 5 seeds).",
+    ),
     "one seed": (
         [(0.1, 0.3, NAN)],
         "Whether there is a difference to base is not known, of one seed: the largest in it, of "
