@@ -153,7 +153,7 @@ def paired_difference(first: Values, second: Values, level: float = 0.95) -> Pai
     difference, error = float(differences.mean()), float(differences.std(ddof=1)) / n**0.5
     if (differences == differences[0]).all():
         difference, error = float(differences[0]), 0.0
-        p = 2.0 ** (1 - n) if difference else 1.0  # all n signs alike
+        p = sign_test(n) if difference else 1.0
     else:
         p = 2 * float(stats.t.sf(abs(difference) / error, n - 1))  # t = d̄ / (s / √n)
     half = float(stats.t.ppf((1 + level) / 2, n - 1)) * error
@@ -167,6 +167,11 @@ def paired_difference(first: Values, second: Values, level: float = 0.95) -> Pai
         ci_high=difference + half,
         p=p,
     )
+
+
+def sign_test(n: int) -> float:
+    """The two-sided sign test's p of n differences that have one sign: 2 / 2ⁿ."""
+    return float(2.0 ** (1 - n))
 
 
 def holm(p_values: Values) -> tuple[float, ...]:

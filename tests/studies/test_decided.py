@@ -11,7 +11,15 @@ import pytest
 
 from interp_compose.studies.ablation.reading import answers, differences
 from interp_compose.studies.ablation.result import AblationCurve
-from interp_compose.studies.core.decided import ACCURACY, NATS, Measure, apart, changed, within
+from interp_compose.studies.core.decided import (
+    ACCURACY,
+    NATS,
+    Measure,
+    apart,
+    bootstrapped,
+    changed,
+    within,
+)
 
 NAN = float("nan")
 
@@ -149,6 +157,11 @@ def test_settings_apart(case: str) -> None:
     states, sentence = APART[case]
     assert apart(seeds(*states), "setting", ACCURACY) == [sentence]
     assert apart(seeds(*states)[:0], "setting", ACCURACY) == []
+
+
+def test_a_bootstrap_without_a_width_decides_by_the_sign_test() -> None:
+    frame = pd.DataFrame([{"difference": d, "ci_low": d, "ci_high": d, "n": 4} for d in (0.2, 0.0)])
+    assert [one["p_holm"] for one in bootstrapped(frame)] == [2 * 0.125, 1.0]
 
 
 # ---- ablations ------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from typing import Any, Final
 import pandas as pd
 
 from interp_compose.stats.paired_shares import paired_shares
-from interp_compose.stats.seeds import holm, paired_difference
+from interp_compose.stats.seeds import holm, paired_difference, sign_test
 from interp_compose.studies.core.text import counted, decimal, probability
 
 BELOW, ABOVE, NEAR, OPEN = "below", "above", "near", "open"
@@ -119,13 +119,13 @@ def bootstrapped(frame: pd.DataFrame) -> list[Row]:
     """Differences that have a bootstrap's interval and no p, with p_holm over all of them.
 
     Here z = difference / ((high − low) / 2 z₀.₉₇₅), as of normal errors (Altman and Bland 2011),
-    and p = 2 Φ(−|z|).
+    and p = 2 Φ(−|z|); of an interval without a width it is the sign test's.
     """
     normal, sides = NormalDist(), 1 - LEVEL / 2
     p_values = []
     for row in records(frame):
         error = (row["ci_high"] - row["ci_low"]) / (2 * normal.inv_cdf(sides))
-        none = 1.0 if row["difference"] == 0 else 0.0
+        none = 1.0 if row["difference"] == 0 else sign_test(row["n"])
         p_values.append(2 * normal.cdf(-abs(row["difference"]) / error) if error > 0 else none)
     return records(frame.assign(p_holm=holm(p_values)))
 
