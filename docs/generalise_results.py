@@ -146,14 +146,15 @@ FUSED = [
 
 
 def cuts() -> Table:
-    """A row per layer and what is cut out of its fuse-attention: of the sequences that are right
-    uncut, the share that is right, over seeds; a column per task, model and split."""
+    """A row per layer and what is knocked out in its fuse-attention: of the sequences that are
+    right in the clean model, the share that is right, over seeds; a column per task, model and
+    split."""
     parts = [
         frame(name, "cuts").assign(file=name, task=measured.read(name)["config"]["grammar"].upper())
         for name in dict.fromkeys(name for name, _, _ in FUSED)
     ]
     rows = chosen(_left(pd.concat(parts)), ["file", "model", "split"], FUSED)
-    # What the last layer alone reads is cut out of it, not out of all
+    # What the last layer alone reads is knocked out in it, not in all
     rows = rows[(rows["layers"] != "all") | (rows["earlier"] < rows["earlier"].max())]
     where, what = ["stack", "layers", "earlier"], ["task", "model", "split"]
     by: Columns = {
@@ -161,7 +162,7 @@ def cuts() -> Table:
         "of the fuse-attention of": (
             lambda row: "all" if row["layers"] == "all" else f"block {row['layers']}"
         ),
-        "cut out": lambda row: read_out(row["earlier"]),
+        "knocked out": lambda row: read_out(row["earlier"]),
     }
     columns = {"{task}, `{model}`, {split}": "{left:hundredths}"}
     return pivot(over(rows, [*where, *what]), by, what, columns)

@@ -165,7 +165,9 @@ def test_differences_that_are_all_equal() -> None:
     assert (same.difference, same.standard_error, same.p) == (0, 0, 1)
     apart = paired_difference([0.3, 0.4, 0.7], [0.2, 0.3, 0.6])
     assert apart.difference == pytest.approx(0.1)
-    assert (apart.standard_error, apart.p) == (0, 0)
+    assert (apart.standard_error, apart.p) == (0, 0.25)  # as for three tosses, two-sided
+    six = paired_difference([0.5] * 6, [0.25] * 6)
+    assert six.p == 2 / 2**6 == stats.binomtest(6, 6).pvalue < 0.05
     assert apart.ci_low == apart.ci_high == apart.difference
 
 

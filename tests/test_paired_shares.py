@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from interp_compose.errors import InputError
-from interp_compose.stats.paired_shares import paired_shares
+from interp_compose.stats.intervals import bootstrap_interval, wilson_interval
+from interp_compose.stats.paired_shares import paired_interval, paired_shares
 
 
 def outcomes(both: int, first: int, second: int, neither: int) -> tuple[np.ndarray, np.ndarray]:
@@ -64,3 +65,22 @@ def test_what_is_no_pair_is_refused() -> None:
         paired_shares(np.array([True]), np.array([True, False]))
     with pytest.raises(InputError, match="there is no example"):
         paired_shares(np.array([], bool), np.array([], bool))
+
+
+def test_intervals_by_column_are_newcombes_or_of_drawn_examples() -> None:
+    """Right and wrong; shares, by a bootstrap of their differences; differences without a spread,
+    by the shares' own interval."""
+    right, other = outcomes(36, 12, 2, 0)
+    shares = right - np.tile([0.25, 0.5], 25) * right  # a part of it
+    equal = np.full(50, 2 / 3)
+    ones = np.ones((50, 1))
+    newcombe = paired_shares(right, other)
+    low, high = paired_interval(np.c_[right, shares], np.c_[other, other])
+    assert (low[0], high[0]) == (newcombe.ci_low, newcombe.ci_high)
+    drawn = bootstrap_interval((shares - other)[:, None])
+    assert (low[1], high[1]) == (drawn[0][0], drawn[1][0])
+    low, high = paired_interval(equal[:, None], ones)
+    own = wilson_interval(50 * 2 / 3, 50)
+    assert (low[0], high[0]) == (pytest.approx(own[0] - 1), pytest.approx(own[1] - 1))
+    low, high = paired_interval(ones, ones)
+    assert low[0] < 0 < high[0]

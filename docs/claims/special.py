@@ -455,7 +455,8 @@ def gaps(sides: Sides) -> Names:
 
 
 def cuts(sides: Sides) -> Names:
-    """Rule 4, of the layers and what each reads: that cut out, fewer are right in every seed."""
+    """Rule 4, of the layers and what each reads: with that knocked out, fewer are right in every
+    seed."""
     rows: dict[str, list[Row]] = {}
     for row in sides["cuts"].rows:
         place = f"{row['stack']} block {row['layers']} without {read_out(row['earlier'])}"

@@ -8,7 +8,7 @@ cannot disagree.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -48,23 +48,23 @@ class Line:
         return self.interval == "bars" or len(self.x) == 1
 
     @property
+    def is_wide(self) -> bool:
+        """Whether its interval is anywhere wider than a point."""
+        return any(low < high for low, high in zip(self.low, self.high, strict=True))
+
+    @property
     def has_band(self) -> bool:
-        """Whether its interval is a band, and anywhere wider than a point."""
-        wide = any(low < high for low, high in zip(self.low, self.high, strict=True))
-        return wide and not self.has_bars
+        """Whether its interval is a band, and wide."""
+        return self.is_wide and not self.has_bars
 
 
 @dataclass(frozen=True)
 class Level:
-    """A horizontal line to compare with, and its interval if it has one.
-
-    ``label`` may be empty.
-    """
+    """A horizontal line to compare with; ``label`` may be empty."""
 
     label: str
     y: float
     style: Style
-    band: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -77,11 +77,12 @@ class Panel:
 
     @property
     def only(self) -> Line | None:
-        """The line whose interval alone is drawn, where all would be too many: the widest. None
-        where none has an interval, as of one seed."""
-        if not any(line.has_band for line in self.lines) or len(self.lines) <= MOST_BANDS:
+        """The line whose interval alone is drawn, where all would be too many: the widest that has
+        one. None where none has an interval, as of one seed."""
+        wide = [line for line in self.lines if line.is_wide]
+        if not any(line.has_band for line in wide) or len(wide) <= MOST_BANDS:
             return None
-        return max(self.lines, key=lambda line: line.style.width)
+        return max(wide, key=lambda line: line.style.width)
 
     @property
     def banded(self) -> list[Line]:
@@ -172,8 +173,7 @@ class Chart:
         for panel in self.panels:
             for line in panel.lines:
                 ys += [*line.low, *line.y, *line.high]
-            for level in panel.levels:
-                ys += [level.y, *(level.band or ())]
+            ys += [level.y for level in panel.levels]
         if self.y_is_share:
             top = min(1.0, 1.06 * max(ys)) or 1.0  # where all are 0
             return -0.02 * top, 1.03 * top
@@ -210,6 +210,13 @@ class Chart:
 def subtitle_of(*parts: str) -> str:
     """A subtitle of several parts; those that are empty are left out."""
     return " · ".join(filter(None, parts))
+
+
+def paired_note(lines: Iterable[Line], reference: str, item: str) -> str:
+    """What a subtitle says of lines whose intervals are those of a difference, laid at their
+    points: ``bands: 95 % intervals of the difference to clean, paired by example``."""
+    kind = "bars" if all(line.has_bars for line in lines) else "bands"
+    return f"{kind}: 95 % intervals of the difference to {reference}, paired by {item}"
 
 
 def answers_note(config: Mapping[str, Any]) -> list[str]:

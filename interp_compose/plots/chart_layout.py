@@ -215,7 +215,7 @@ def _items(chart: Chart, panel: Panel, across: float) -> list[Item]:
     places = [] if chart.has_one_layer else sorted({x for line in panel.lines for x in line.x})
     for level in panel.levels:
         name = VALUE.sub("", level.label) if places else ""
-        items.append(Rule(level.y, level.style, level.band, name, places, f"{{y:{spec}}}"))
+        items.append(Rule(level.y, level.style, name, places, f"{{y:{spec}}}"))
     return items
 
 

@@ -17,6 +17,7 @@ from interp_compose.plots.chart import short, short_each, subtitle_of
 
 LONGEST_ROW: Final = 54  # characters of a label
 LONGEST_COLUMN: Final = 16
+MOST_DECIMALS: Final = 4
 NOT_MEASURED: Final = "not measured"
 GREY_MEANS: Final = f"grey: {NOT_MEASURED}"
 
@@ -50,13 +51,28 @@ def check_cells(
         )
 
 
+def fitting(largest: float, spread: float) -> str:
+    """A format for numbers of at most this size: two digits of their spread, or of the numbers
+    where they do not differ, and three of the largest as far as that is two decimals. More than
+    :data:`MOST_DECIMALS`, and six digits before the point, are powers of ten."""
+    if not largest:
+        return ".2f"
+    # A little more, or rounding would make 0.1 smaller than itself.
+    size, step = (math.floor(math.log10(one) + 1e-9) for one in (largest, spread or largest))
+    decimals = max(1 - step, min(2 - size, 2), 0)
+    if size >= 6 or (decimals > MOST_DECIMALS and size < -2):
+        return f".{min(max(size - step, 0) + 1, MOST_DECIMALS)}e"
+    return f".{min(decimals, MOST_DECIMALS)}f"
+
+
 @dataclass(frozen=True)
 class HeatMap:
     """A number for each row and column; rows are drawn from top to bottom in the order given.
 
     ``values`` [rows, columns] hold None or NaN where there is no number: a grey cell, struck
     through, which means ``gap_name``. ``value_name`` is the title of the colour bar;
-    ``value_format`` how a number is written, as :func:`format` knows it. ``diverging`` centres the
+    ``value_format`` how a number is written, as :func:`format` knows it, by default in as many
+    digits as tell the map's numbers apart (:func:`fitting`). ``diverging`` centres the
     colours on 0; ``log`` spreads them over the values' logarithms. ``limits`` are the ends of the
     colours where not the smallest and the largest value should be; what lies beyond has an end's
     colour. ``marked`` cells (row, column) get a ``mark``, which means ``mark_name``; ``hatched``
@@ -80,7 +96,7 @@ class HeatMap:
     value_name: str
     diverging: bool = False
     log: bool = False
-    value_format: str = ".2f"
+    value_format: str = ""
     marked: Sequence[tuple[int, int]] = ()
     mark_name: str = ""
     hover: Sequence[Sequence[str]] = ()
@@ -158,13 +174,14 @@ class HeatMap:
 
     @cached_property
     def _number_format(self) -> str:
-        """``value_format``; where two decimals would not tell the colours apart, two digits of the
-        numbers' spread."""
-        numbers = [value for _, _, value in self.measured] + [0.0] * self.diverging
-        spread = max(numbers, default=0.0) - min(numbers, default=0.0)
-        if self.value_format != ".2f" or self.log or self.limits or not 0 < spread < 0.1:
+        """``value_format``, or what fits what colours span: the limits, else the numbers, and 0
+        where it is their middle; of logarithms, the smallest number."""
+        if self.value_format:
             return self.value_format
-        return f".{min(1 - math.floor(math.log10(spread)), 9)}f"
+        shown = [value for _, _, value in self.measured]
+        shown += [0.0] * self.diverging + [*(self.limits or ())]
+        smallest, largest = min(shown, default=0.0), max(shown, default=0.0)
+        return fitting(max(-smallest, largest), smallest if self.log else largest - smallest)
 
     def text(self, row: int, column: int) -> str:
         """A cell's number as it is written, or what it means that there is none."""

@@ -46,7 +46,6 @@ from interp_compose.plots.theme import (
     GRID,
     INK,
     LEADER,
-    LEVEL_OPACITY,
     MUTED,
 )
 
@@ -575,7 +574,7 @@ def _label(scene: Scene, label: Label) -> dict[str, Any]:
 
 
 def _shapes(scene: Scene) -> list[dict[str, Any]]:
-    """Rules with their bands, and rings.
+    """Rules and rings.
 
     Neither layer is "between": plotly drops such a shape where it spans the whole width.
     """
@@ -588,11 +587,6 @@ def _shapes(scene: Scene) -> list[dict[str, Any]]:
             line = {"color": style.colour, "dash": style.dash, "width": style.width}
             ends = {"type": "line", "y0": rule.y, "y1": rule.y, "layer": "above", "line": line}
             shapes.append(across | ends)
-            if rule.band is not None:
-                low, high = rule.band
-                fill = {"fillcolor": style.colour, "opacity": LEVEL_OPACITY, "line": {"width": 0}}
-                ends = {"type": "rect", "y0": low, "y1": high, "layer": "below"}
-                shapes.append(across | ends | fill)
     for ring in scene.rings:
         radius = ring.diameter / 2
         shapes.append(

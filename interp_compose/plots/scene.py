@@ -60,11 +60,10 @@ class Band:
 
 @dataclass(frozen=True)
 class Rule:
-    """A horizontal line across the axes, with its band and its name in the hover."""
+    """A horizontal line across the axes, with its name in the hover."""
 
     y: float
     style: Style
-    band: tuple[float, float] | None = None
     name: str = ""
     at: Sequence[float] = ()
     says: str = ""

@@ -51,7 +51,6 @@ from interp_compose.plots.theme import (
     GRID,
     INK,
     LEADER,
-    LEVEL_OPACITY,
     MARKERS,
     MUTED,
     Style,
@@ -257,9 +256,6 @@ def _draw(drawn: Drawn, scene: Scene, item: Item) -> None:
             drawn.plot(item.x, item.y, **_look(item.style))
         case Rule():
             style = item.style
-            if item.band is not None:
-                look = {"color": style.colour, "alpha": LEVEL_OPACITY, "lw": 0}
-                drawn.axhspan(*item.band, zorder=1.4, **look)
             dash = DASHES[style.dash]
             drawn.axhline(item.y, color=style.colour, lw=style.width * 0.7, ls=dash, zorder=1.5)
         case Strokes():

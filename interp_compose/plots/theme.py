@@ -19,7 +19,6 @@ GRID: Final = "#e6e6e6"
 LEADER: Final = "#c4c4c4"  # from a line's end to its name: grey, so that it is no data
 FONT: Final = "Inter, Helvetica Neue, Helvetica, Arial, sans-serif"
 BAND_OPACITY: Final = 0.13
-LEVEL_OPACITY: Final = 0.07  # of a level's band, which lies behind the others
 
 BLUE, VERMILLION, GREEN = "#0072B2", "#D55E00", "#009E73"
 PURPLE, ORANGE, SKY = "#CC79A7", "#E69F00", "#56B4E9"

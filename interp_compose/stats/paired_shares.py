@@ -7,13 +7,19 @@ together, and often differ where their intervals overlap.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.stats import binomtest
 
 from interp_compose.errors import InputError
-from interp_compose.stats.intervals import check_level, wilson_interval
+from interp_compose.stats.intervals import (
+    bootstrap_interval,
+    check_level,
+    share_interval,
+    wilson_interval,
+)
 
 
 @dataclass(frozen=True)
@@ -79,6 +85,32 @@ def paired_shares(
         # McNemar's, exact: a toss of a fair coin for each discordant example.
         p=float(binomtest(only_first, discordant).pvalue) if discordant else 1.0,
     )
+
+
+def paired_interval(
+    first: npt.NDArray[Any], second: npt.NDArray[Any], level: float = 0.95
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Interval of the mean difference first − second over axis 0, column by column; both are shares
+    of each example in [0, 1], [examples, columns], paired by row.
+
+    Where all of a column are 0 or 1, :func:`paired_shares`; else :func:`.bootstrap_interval` of the
+    differences, over whole examples. Where these are all equal, which leaves it without a width,
+    the ends are those of :func:`.share_interval` of the first, less the second's mean.
+    """
+    one, two = np.asarray(first, float), np.asarray(second, float)
+    apart = one - two
+    is_right = (np.isin(one, (0, 1)) & np.isin(two, (0, 1))).all(axis=0)
+    alike = ~is_right & (apart == apart[:1]).all(axis=0)
+    ends = np.empty((2, apart.shape[1]))
+    for k in np.flatnonzero(is_right):
+        found = paired_shares(one[:, k] == 1, two[:, k] == 1, level)
+        ends[:, k] = found.ci_low, found.ci_high
+    if alike.any():
+        own = share_interval(one[:, alike], level=level)
+        ends[:, alike] = np.array(own) - two[:, alike].mean(axis=0)
+    if (drawn := ~is_right & ~alike).any():
+        ends[:, drawn] = bootstrap_interval(apart[:, drawn], level=level)
+    return ends[0], ends[1]
 
 
 def _phi(both: int, only_first: int, only_second: int, neither: int) -> float:

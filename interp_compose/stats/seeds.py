@@ -109,7 +109,7 @@ class PairedDifference:
     """The mean difference first − second over ``n`` seeds, each paired with itself.
 
     ``ci_low`` and ``ci_high`` end Student's t interval of the difference, ``p`` is the two-sided
-    paired t test's.
+    paired t test's, or the sign test's where all differences are equal.
     """
 
     n: int
@@ -125,10 +125,10 @@ class PairedDifference:
 def paired_difference(first: Values, second: Values, level: float = 0.95) -> PairedDifference:
     """The difference of two versions, paired by seed: ``first[i]`` and ``second[i]`` share one.
 
-    Where all differences are equal the standard error is 0 and the interval a point; then p is 1
-    if they are all 0 and else 0, t's limit. Differences that agree to rounding are equal, so that
-    0.1 + 0.2 and 0.3 do not differ. (Equal differences that are not 0 come from few or coarse
-    values: inspect them before trusting that p.)
+    Where all differences are equal the standard error is 0 and the interval a point, which say
+    nothing of how seeds differ: t would be infinite. Then p is the two-sided sign test's, 2 / 2ⁿ,
+    which is below 0.05 from 6 seeds on; 1 if all are 0. Differences that agree to rounding are
+    equal, so that 0.1 + 0.2 and 0.3 do not differ.
 
     Raises:
         InputError: lengths that differ, fewer than 2 seeds, a value that is not finite, or a level
@@ -153,7 +153,7 @@ def paired_difference(first: Values, second: Values, level: float = 0.95) -> Pai
     difference, error = float(differences.mean()), float(differences.std(ddof=1)) / n**0.5
     if (differences == differences[0]).all():
         difference, error = float(differences[0]), 0.0
-        p = 0.0 if difference else 1.0
+        p = sign_test(n) if difference else 1.0
     else:
         p = 2 * float(stats.t.sf(abs(difference) / error, n - 1))  # t = d̄ / (s / √n)
     half = float(stats.t.ppf((1 + level) / 2, n - 1)) * error
@@ -167,6 +167,11 @@ def paired_difference(first: Values, second: Values, level: float = 0.95) -> Pai
         ci_high=difference + half,
         p=p,
     )
+
+
+def sign_test(n: int) -> float:
+    """The two-sided sign test's p of n differences that have one sign: 2 / 2ⁿ."""
+    return float(2.0 ** (1 - n))
 
 
 def holm(p_values: Values) -> tuple[float, ...]:

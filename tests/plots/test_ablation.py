@@ -13,6 +13,7 @@ from interp_compose.studies.ablation.figures import curve_figure, example_figure
 from interp_compose.studies.ablation.result import AblationCurve
 from tests.studies import test_ablation_result as made
 
+PAIRED = "95 % intervals of the difference to clean, paired by example"
 CONFIG = {"model": "tiny", "task": "toy", "what": "words", "reach": "from", "mode": "exclude"}
 
 
@@ -26,7 +27,8 @@ def frame_of(groups: dict[str, int], layers: tuple[int, ...] = (0, 1, 2)) -> pd.
             rows.append(
                 {
                     "layer": layer, "group": group, "accuracy": accuracy, "n": n, "n_cells": 3 * n,
-                    "ci_low": accuracy / 2, "ci_high": (1 + accuracy) / 2, "clean_accuracy": n / 99,
+                    "reference": n / 99, "low": accuracy / 2 - n / 99,
+                    "high": (1 + accuracy) / 2 - n / 99, "clean_accuracy": n / 99,
                     "logprob_change": change, "logprob_change_low": change - 0.1,
                     "logprob_change_high": change + 0.1,
                 }
@@ -56,12 +58,14 @@ def test_the_curve_draws_the_frames_numbers() -> None:
         rows = frame[frame["group"] == group]
         assert list(trace.x) == rows["layer"].tolist()
         assert list(trace.y) == rows["accuracy"].tolist()
-        assert [list(c) for c in trace.customdata] == rows[
-            ["ci_low", "ci_high", "n"]
-        ].values.tolist()
-    assert titles(figure) == (
+        low, high, n = zip(*trace.customdata, strict=True)
+        assert low == pytest.approx((rows["reference"] + rows["low"]).tolist())
+        assert high == pytest.approx((rows["reference"] + rows["high"]).tolist())
+        assert [*n] == rows["n"].tolist()
+    title, subtitle = titles(figure)
+    assert (title, subtitle.replace("<br>", " ")) == (
         "tiny: accuracy when a word is knocked out",
-        "task toy · knocked out before the softmax · 90 examples · bands: 95 % intervals",
+        f"task toy · knocked out before the softmax · 90 examples · bands: {PAIRED}",
     )
     assert figure.layout.xaxis.title.text == "layer ℓ; knocked out in layers ℓ and above"
     assert "clean 75.0%" in figure.to_json()
@@ -99,7 +103,7 @@ def test_of_many_kinds_those_with_most_words_are_drawn() -> None:
     assert (
         titles(figure)[1]
         .replace("<br>", " ")
-        .endswith("band of any word: 95 % intervals · 6 rarer groups not drawn")
+        .endswith(f"band of any word: {PAIRED} · 6 rarer groups not drawn")
     )
     six = curve_figure(frame_of(dict(list(groups.items())[:6])), clean_accuracy=0.5, config=CONFIG)
     assert len(lines_of(six)) == 6
@@ -111,7 +115,7 @@ def test_one_layer_is_drawn_side_by_side() -> None:
     xs = [trace.x[0] for trace in lines_of(figure).values()]
     assert len(set(xs)) == 2
     assert sum(xs) / 2 == pytest.approx(2)
-    assert titles(figure)[1].endswith("bars: 95 % intervals")
+    assert titles(figure)[1].replace("<br>", " ").endswith(f"bars: {PAIRED}")
 
 
 def test_an_examples_words_stay_apart_and_in_order() -> None:

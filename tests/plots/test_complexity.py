@@ -63,5 +63,5 @@ def test_what_has_no_number_is_an_empty_cell() -> None:
     frame.loc[4, "mean_abs_cosine"] = float("nan")
     found = chart(frame, "mean_abs_cosine")
     assert found.text(0, 1) == "not measured"
-    assert found.value_format == ".2f"
+    assert found.value_format == ""  # as its numbers differ
     assert chart(frame, "n_directions").value_format == FORMATS["n_directions"]

@@ -36,7 +36,9 @@ from tests.plots.test_matrices import EVERY_GRID
 POOLINGS = ("mean", "max", "sum", "last", "shuffled")
 
 
-def frame(poolings: tuple[str, ...] = POOLINGS, layers: int = 12, scale: float = 1) -> pd.DataFrame:
+def frame(
+    poolings: tuple[str, ...] = POOLINGS, layers: int = 12, scale: float = 1, clean: float = 0.5
+) -> pd.DataFrame:
     rows = [
         {
             "layer": k,
@@ -48,15 +50,13 @@ def frame(poolings: tuple[str, ...] = POOLINGS, layers: int = 12, scale: float =
         for k in range(layers)
     ]
     made = pd.DataFrame(rows).assign(n=400)
-    return made.assign(
-        ci_low=(made["accuracy"] - 0.03 * scale).clip(0), ci_high=made["accuracy"] + 0.03 * scale
-    )
+    change = made["accuracy"] - clean
+    return made.assign(reference=clean, low=change - 0.03 * scale, high=change + 0.03 * scale)
 
 
 def curve(model: str = "tiny", **changes: object) -> ChartFigure:
     return curve_figure(
         frame(**changes),
-        clean_accuracy=0.5,
         n_affected=390,
         config={"model": model, "task": "mini-idm", "unit": "word"},
         normalised_depth=False,
@@ -65,8 +65,7 @@ def curve(model: str = "tiny", **changes: object) -> ChartFigure:
 
 def comparison(labels: list[str]) -> ChartFigure:
     frames = {label: frame(("mean",), 5 + i) for i, label in enumerate(labels)}
-    clean = dict.fromkeys(labels, 0.4)
-    return comparison_figure(frames, clean, how="mean pooling", normalised_depth=True)
+    return comparison_figure(frames, how="mean pooling", normalised_depth=True)
 
 
 def facets() -> Chart:
@@ -156,7 +155,8 @@ def test_of_many_bands_one_is_drawn_and_the_hover_has_all(tmp_path: Path) -> Non
     assert [sum(trace.fill == "toself" for trace in one.data) for one in (figure, few)] == [1, 3]
     (band,) = (trace for trace in figure.data if trace.fill == "toself")
     assert band.fillcolor == "#0072B2"
-    assert "several tokens · band of mean: 95 % intervals" in figure.chart.subheading
+    shown = "band of mean: 95 % intervals of the difference to clean, paired by example"
+    assert f"several tokens · {shown}" in figure.chart.subheading
     assert few.chart.subheading == few.chart.subtitle
     bare = replace(figure.chart, subtitle="")
     assert bare.subheading == "band of mean alone"
@@ -165,6 +165,10 @@ def test_of_many_bands_one_is_drawn_and_the_hover_has_all(tmp_path: Path) -> Non
     of_one_seed = replace(figure.chart, panels=[replace(panel, lines=points)])
     assert of_one_seed.subheading == of_one_seed.subtitle
     assert of_one_seed.panels[0].banded == []
+    lines = [replace(line, low=line.y, high=line.y) for line in panel.lines[:2]] + [
+        *panel.lines[2:]
+    ]
+    assert replace(panel, lines=lines).banded == lines[2:]  # two without one leave room for three
     assert sum(trace.customdata is not None for trace in figure.data) == 5
     clean = figure.data[-1]
     assert (clean.name, set(clean.y), list(clean.x)) == ("clean", {0.5}, list(range(12)))
@@ -328,12 +332,10 @@ def test_one_layer_is_drawn_as_points_side_by_side(tmp_path: Path) -> None:
 
 def test_small_accuracies_fill_the_axis() -> None:
     figure = curve_figure(
-        frame(scale=0.01), clean_accuracy=0.004, n_affected=3, config={}, normalised_depth=False
+        frame(scale=0.01, clean=0.004), n_affected=3, config={}, normalised_depth=False
     )
     assert figure.layout.yaxis.range[1] < 0.006
-    full = curve_figure(
-        frame(scale=3), clean_accuracy=1.0, n_affected=3, config={}, normalised_depth=False
-    )
+    full = curve_figure(frame(scale=3, clean=1.0), n_affected=3, config={}, normalised_depth=False)
     assert full.layout.yaxis.range[1] <= 1.04
 
 

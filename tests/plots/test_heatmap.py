@@ -351,6 +351,28 @@ def test_what_is_no_map_is_refused(changes: dict[str, object], message: str) -> 
         ({"values": [[0.501, 0.504, 0.5]]}, ["0.50", "0.50", "0.50"]),  # of colours from 0
         ({"values": [[0.01] * 3], "diverging": False, "limits": (0.0, 1.0)}, ["0.01"] * 3),
         ({"values": [[0.0] * 3]}, ["0.00"] * 3),
+        ({"values": [[25.31, 24.2, 29.0]], "diverging": False}, ["25.3", "24.2", "29.0"]),
+        ({"values": [[25.31, 25.32, 25.35]], "diverging": False}, ["25.310", "25.320", "25.350"]),
+        ({"values": [[-3.2, -0.03, 0.0]]}, ["\N{MINUS SIGN}3.20", "\N{MINUS SIGN}0.03", "0.00"]),
+        ({"values": [[912.0, 411.4, 12.0]], "diverging": False}, ["912", "411", "12"]),
+        ({"values": [[0.003] * 3], "diverging": False}, ["0.0030"] * 3),
+        ({"values": [[25.0] * 3], "diverging": False}, ["25.0"] * 3),
+        (
+            {"values": [[math.nan, 0.5, 0.502]], "diverging": False},
+            ["not measured", "0.5000", "0.5020"],
+        ),
+        ({"values": [[math.nan] * 3]}, ["not measured"] * 3),
+        ({"values": [[1.2e9, 3.4e9, -2e8]]}, ["1.2e+09", "3.4e+09", "\N{MINUS SIGN}2.0e+08"]),
+        (
+            {"values": [[1.2e-7, 3.4e-7, 0.0]]},
+            ["1.2e\N{MINUS SIGN}07", "3.4e\N{MINUS SIGN}07", "0.0e+00"],
+        ),
+        ({"values": [[0.50001, 0.50002, 0.5]], "diverging": False}, ["0.5000"] * 3),  # 4 at most
+        ({"values": [[1.02, 2.5, 80.0]], "diverging": False, "log": True}, ["1.0", "2.5", "80.0"]),
+        (
+            {"values": [[0.002, 2.5, 80.0]], "diverging": False, "log": True},
+            ["0.0020", "2.5000", "80.0000"],
+        ),
     ],
 )
 def test_numbers_have_the_digits_that_tell_colours_apart(

@@ -42,6 +42,8 @@ def curve(
             y = start + 0.02 * k + 0.011 * i - 0.1 * j
             row |= {metric: y, f"{metric}_low": y - half, f"{metric}_high": y + 1.1 * half}
             row |= {f"clean_{metric}": clean - 0.1 * j}
+            change = y - row[f"clean_{metric}"]
+            row |= {f"{metric}_diff_low": change - half, f"{metric}_diff_high": change + half}
             row |= {f"clean_{metric}_low": clean - half, f"clean_{metric}_high": clean + half}
         rows.append(row | {"n": n})
     return pd.DataFrame(rows)
@@ -95,14 +97,14 @@ def test_the_chart_holds_the_frames_numbers(metric: str) -> None:
             rows = frame[(frame["pooling"] == pooling) & (frame["subset"] == subset)]
             assert line.x == list(range(6))
             assert line.y == rows[metric].tolist()
-            assert line.low == rows[f"{metric}_low"].tolist()
-            assert line.high == rows[f"{metric}_high"].tolist()
+            clean = rows[f"clean_{metric}"]
+            assert line.low == (clean + rows[f"{metric}_diff_low"]).tolist()
+            assert line.high == (clean + rows[f"{metric}_diff_high"]).tolist()
             assert line.n == [SUBSETS[subset][0]] * 6
-        clean = panel.levels[-1]
+        level = panel.levels[-1]
         first = frame[frame["subset"] == subset].iloc[0]
-        assert clean.label == "clean"
-        assert clean.y == first[f"clean_{metric}"]
-        assert clean.band == (first[f"clean_{metric}_low"], first[f"clean_{metric}_high"])
+        assert (level.label, level.y) == ("clean", first[f"clean_{metric}"])
+        assert f"{first[f'clean_{metric}_low']:.3f}, ".replace("-", "−") in panel.title
 
 
 @every_figure
@@ -130,8 +132,6 @@ def test_both_pens_draw_the_chart(make: object) -> None:
             assert [list(row) for row in trace.customdata] == ends
         lines = [shape.y0 for shape in shapes if shape.type == "line"]
         assert lines == [level.y for level in panel.levels]
-        rects = [(shape.y0, shape.y1) for shape in shapes if shape.type == "rect"]
-        assert rects == [level.band for level in panel.levels if level.band]
         assert axes.get_ylim() == pytest.approx(chart(made).y_range)
         assert made.layout[f"yaxis{i + 1}" if i else "yaxis"].range == chart(made).y_range
 
@@ -183,7 +183,7 @@ def test_one_layer_is_points_with_bars() -> None:
     assert len(made.data) == 2 * 6
     assert all(trace.error_y.visible for trace in made.data)
     assert [t.error_y.arrayminus[0] for t in made.data[:6]] == pytest.approx([0.025] * 6)
-    assert [t.error_y.array[0] for t in made.data[6:]] == pytest.approx([0.099] * 6)
+    assert [t.error_y.array[0] for t in made.data[6:]] == pytest.approx([0.09] * 6)
     assert len({trace.x[0] for trace in made.data[:6]}) == 6
     with mpl.rc_context():
         mpl.rcdefaults()
@@ -231,7 +231,8 @@ def test_auc_is_compared_with_chance_and_correlation_with_zero() -> None:
 
 def test_intervals_are_announced_where_there_are_some() -> None:
     frame = curve(layers=3)
-    assert "95 % bootstrap intervals · grey: the clean model's" in chart(figure(frame)).subtitle
+    told = "95 % bootstrap intervals of the difference to clean, the same pairs"
+    assert told in chart(figure(frame)).subtitle
     ends = [name for name in frame if name.startswith("pearson_")]
     none = chart(figure(frame.assign(**dict.fromkeys(ends, np.nan)))).subtitle
     assert none.endswith("too few pairs for intervals")

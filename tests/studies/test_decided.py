@@ -11,7 +11,15 @@ import pytest
 
 from interp_compose.studies.ablation.reading import answers, differences
 from interp_compose.studies.ablation.result import AblationCurve
-from interp_compose.studies.core.decided import ACCURACY, NATS, Measure, apart, changed, within
+from interp_compose.studies.core.decided import (
+    ACCURACY,
+    NATS,
+    Measure,
+    apart,
+    bootstrapped,
+    changed,
+    within,
+)
 
 NAN = float("nan")
 
@@ -120,6 +128,22 @@ APART = {
         "No difference to base, paired by seed, is larger than 5 points: that of s0 is between 2 "
         "points less and 3 more than base (95 %).",
     ),
+    "the same in all, few": (
+        [(0.2, 0.2, 0.0625)],
+        "No difference to base, paired by seed, is established: the largest, of s0, is 20 points "
+        "more than base (the same in all 5 seeds, p by Holm 0.0625); about 6 seeds would decide "
+        "it, were it as measured.",
+    ),
+    "the same in all, enough": (
+        [(-0.2, -0.2, 0.016)],
+        "s0 is below base, paired by seed, by 20 points (the same in all 5 seeds, p by Holm "
+        "0.0160), which is established.",
+    ),
+    "equal": (
+        [(0.0, 0.0, 1.0)],
+        "No difference to base, paired by seed, is larger than 5 points: that of s0 is no more and "
+        "no less than base (the same in all 5 seeds).",
+    ),
     "one seed": (
         [(0.1, 0.3, NAN)],
         "Whether there is a difference to base is not known, of one seed: the largest in it, of "
@@ -133,6 +157,11 @@ def test_settings_apart(case: str) -> None:
     states, sentence = APART[case]
     assert apart(seeds(*states), "setting", ACCURACY) == [sentence]
     assert apart(seeds(*states)[:0], "setting", ACCURACY) == []
+
+
+def test_a_bootstrap_without_a_width_decides_by_the_sign_test() -> None:
+    frame = pd.DataFrame([{"difference": d, "ci_low": d, "ci_high": d, "n": 4} for d in (0.2, 0.0)])
+    assert [one["p_holm"] for one in bootstrapped(frame)] == [2 * 0.125, 1.0]
 
 
 # ---- ablations ------------------------------------------------------------------------------

@@ -130,3 +130,26 @@ def test_sentences(case: str) -> None:
     found = made()
     assert answers(found) == [sentence]
     assert found.sentences()[0] == sentence == found.summary().splitlines()[1]
+
+
+def test_bands_of_controls_are_of_their_difference_to_the_transplant() -> None:
+    """Of 100 pairs the transplant gives 60 and a control 50 of the same: the intervals of the
+    shares overlap, that of the difference does not hold 0."""
+    found = result(100, {(layer, "mean"): place(100, 0.6, 0.5) for layer in (0, 1)})
+    shares = found.frame.set_index("vector")
+    assert shares.loc["random phrase", "expected_high"].iloc[0] > 0.59
+    assert shares.loc["transplant", "expected_low"].iloc[0] < 0.51
+    chart = found.plot().chart
+    transplant, *controls = sorted(chart.panels[0].lines, key=lambda line: "control" in line.label)
+    assert transplant.low == transplant.high == transplant.y
+    assert len(controls) == len(chart.panels[0].banded) == 3
+    assert all(
+        low > 0.4 and high < 0.6 for line in controls for high in line.high for low in line.low
+    )
+    assert "bands: 95 % intervals of the difference to the transplant, paired by pair" in (
+        chart.subtitle
+    )
+    alone = result(100, {(layer, "mean"): {"transplant": np.arange(100) < 6} for layer in (0, 1)})
+    chart = alone.plot().chart
+    assert "of the difference to the clean target, paired by pair" in chart.subtitle
+    assert all(low > 0 for line in chart.panels[0].lines for low in line.low)

@@ -280,6 +280,28 @@ def own_caveat(row: Mapping[str, Any]) -> str:
     return TOO_EASY if row["metric"] == "consist_syn" and is_saturated(means) else ""
 
 
+def with_reference(summary: pd.DataFrame, differences: pd.DataFrame) -> pd.DataFrame:
+    """The summary's rows with ``compared_with``, plain fine-tuning or else the original;
+    ``reference``, its number; and ``low`` and ``high``, which end the interval of the difference to
+    it, paired by seed; of two seeds, whose interval says next to nothing, their differences.
+    NaN for itself, and where all seeds differ by the same."""
+    reference = "ft" if "ft" in set(summary["version"]) else "original"
+    rows = differences[(differences[list(PAIR)] == reference).any(axis=1)]
+    sign = (rows["second"] == reference).map({True: 1, False: -1})  # to version − reference
+    low, high = rows["ci_low"], rows["ci_high"]
+    if rows["n_seeds"].max() == 2:
+        low, high = (rows["difference"] + side * rows["standard_error"] for side in (-1, 1))
+    ends = pd.concat([sign * low, sign * high], axis=1)
+    rows = rows.assign(
+        version=rows["first"].where(sign > 0, rows["second"]),
+        change=sign * rows["difference"],
+        low=ends.min(axis=1),
+        high=ends.max(axis=1),
+    )
+    table = summary.merge(rows[["version", *PLACE, "change", "low", "high"]], how="left")
+    return table.assign(reference=table["mean"] - table.pop("change"), compared_with=reference)
+
+
 def against_ft(differences: pd.DataFrame, metric: str, pooling: str = "") -> pd.DataFrame:
     """The rows of CARMA minus plain fine-tuning."""
     rows = differences[(differences["first"] == "carma") & (differences["second"] == "ft")]

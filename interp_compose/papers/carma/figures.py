@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any, Final
 
 import pandas as pd
 
 from interp_compose.errors import InputError
 from interp_compose.papers.carma.tables import LABELS
-from interp_compose.plots.chart import Chart, Level, Line, Panel, model_name, side_by_side
+from interp_compose.plots.chart import (
+    Chart,
+    Level,
+    Line,
+    Panel,
+    model_name,
+    paired_note,
+    side_by_side,
+)
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import BLUE, MUTED, VERMILLION, Style, dotted
 from interp_compose.studies.core.figures import lines_of
@@ -30,8 +39,8 @@ def cap_figure(
     """Accuracy under CAP by depth, a panel per pooling and a curve per version.
 
     Args:
-        summary: version, metric, depth, pooling, mean, ci_low, ci_high (per cent), n_seeds; of
-            the metrics "cap", the curves, and "accuracy", the dotted levels.
+        summary: as :func:`.differences.with_reference` makes it, in per cent; of the metrics
+            "cap", the curves, and "accuracy", the dotted levels.
         poolings: "average", or names of poolings.
         config: names model and task in the titles.
         notice: what the reader must know, at the end of the subtitle.
@@ -51,7 +60,7 @@ def cap_figure(
     return draw(
         Chart(
             title=f"{model_name(config)}: accuracy when words are pooled, {averaging}",
-            subtitle=_subtitle(config, cap, "dotted: nothing pooled", notice),
+            subtitle=_subtitle(config, cap, _paired(cap, panels), "dotted: nothing pooled", notice),
             x_title=DEPTH,
             y_title="accuracy",
             x_is_share=True,
@@ -74,14 +83,15 @@ def consistency_figure(
             "ConsistSyn is undefined (NaN) for every version: no prompt was right before its words "
             "were replaced. Train for longer, or ask an easier task"
         )
+    panels = [Panel(lines, [])]
     return draw(
         Chart(
             title=f"{model_name(config)}: still right when words become synonyms",
-            subtitle=_subtitle(config, rows, notice).replace("bands", "bars"),
+            subtitle=_subtitle(config, rows, _paired(rows, panels), notice),
             x_title="share of the words asked to be replaced",
             y_title="ConsistSyn (%)",
             x_is_share=True,
-            panels=[Panel(lines, [])],
+            panels=panels,
             y_is_share=False,
             x_name="replaced:",
             x_ticks=sorted(set(rows["rate"])),
@@ -106,7 +116,7 @@ def representations_figure(
     return draw(
         Chart(
             title=f"{model_name(config)}: how alike the tokens of a prompt are",
-            subtitle=_subtitle(config, summary, notice),
+            subtitle=_subtitle(config, summary, _paired(summary, panels), notice),
             x_title="layer whose input is read (0 = embeddings)",
             y_title="mean cosine",
             panels=panels,
@@ -122,13 +132,21 @@ def training_figure(
 
     ``curve`` is :func:`.differences.training_curve`'s; the rest as in :func:`cap_figure`.
     """
-    clipped = bool((curve["ci_low"] < 0).any()) and curve["n_seeds"].max() > 2
-    lines = _lines(curve.assign(ci_low=curve["ci_low"].clip(lower=0)), "step", scale=1.0)
-    ends = "bands end at 0, the least loss" if clipped else ""
+    n = int(curve["n_seeds"].max())
+    clipped = bool((curve["ci_low"] < 0).any()) and n > 2
+    ends = curve.assign(low=curve["ci_low"].clip(lower=0), high=curve["ci_high"], reference=0.0)
+    if n == 2:  # whose interval says next to nothing
+        half = curve["sd"] / 2**0.5
+        ends = ends.assign(low=curve["mean"] - half, high=curve["mean"] + half)
+    lines = _lines(ends, "step", scale=1.0)
+    spread = {1: "", 2: "bands: from one seed to the other"}.get(n, "bands: 95 % intervals")
+    note = "bands end at 0, the least loss" if clipped else ""
     return draw(
         Chart(
             title=f"{model_name(config)}: the task's loss in training",
-            subtitle=_subtitle(config, curve, "points: means of nearby steps", ends, notice),
+            subtitle=_subtitle(
+                config, curve, spread, "points: means of nearby steps", note, notice
+            ),
             x_title="step",
             y_title="cross-entropy of the answer (nats)",
             panels=[Panel(lines, [])],
@@ -144,25 +162,30 @@ def _lines(
     """A line per version that has numbers; where one has no interval, its ends are the mean.
 
     Student's interval of a few percentages may leave 0 … 100; it is drawn as far as it is possible.
-    Of two seeds, whose interval says next to nothing, the ends are the seeds themselves.
     """
-    within = (0.0, 100.0) if percent else (None, None)
-    ends = {end: scale * rows[end].clip(*within) for end in ("ci_low", "ci_high")}
-    if rows["n_seeds"].max() == 2:
-        half = rows["sd"] / 2**0.5
-        ends = {"ci_low": scale * (rows["mean"] - half), "ci_high": scale * (rows["mean"] + half)}
-    scaled = rows.assign(mean=scale * rows["mean"], **ends)
+    numbers = ["mean", "low", "high", "reference"]
+    scaled = rows.assign(**{name: scale * rows[name] for name in numbers})
     named = [
         (NAMES[version], style, scaled[scaled["version"] == version])
         for version, style in STYLES.items()
     ]
-    interval = "bars" if bars else "band"
-    lines = lines_of(named, x, "mean", "ci_low", "ci_high", n="n_seeds", interval=interval)
+    within = (0.0, 100 * scale) if percent else (-inf, inf)
+    how: dict[str, Any] = {"n": "n_seeds", "interval": "bars" if bars else "band"}
+    lines = lines_of(named, x, "mean", "low", "high", on="reference", within=within, **how)
     return side_by_side(lines, x != "layer" and x != "step")
 
 
+def _paired(rows: pd.DataFrame, panels: Sequence[Panel]) -> str:
+    """What the lines' intervals are, if there are any."""
+    if not any(line.is_wide for panel in panels for line in panel.lines):
+        return ""
+    name = NAMES[rows["compared_with"].iloc[0]].split(" (")[0]
+    told = paired_note(panels[0].lines, name, "seed")
+    two = f"{told.split(':')[0]}: from one seed's difference to {name} to the other's"
+    return two if rows["n_seeds"].max() == 2 else told
+
+
 def _subtitle(config: Mapping[str, Any], rows: pd.DataFrame, *more: str) -> str:
-    """Like "task mini-idm · 5 seeds · bands: 95 % intervals"."""
+    """Like "task mini-idm · 5 seeds · bands: …"."""
     n = int(rows["n_seeds"].max())
-    spread = {1: "one seed, no intervals", 2: "2 seeds · bands: from one seed to the other"}
-    return about(config, ["task"], spread.get(n, f"{n} seeds · bands: 95 % intervals"), *more)
+    return about(config, ["task"], f"{n} seeds" if n > 1 else "one seed, no intervals", *more)

@@ -24,6 +24,7 @@ from interp_compose.papers.carma.differences import (
     seed_values,
     summary_table,
     training_curve,
+    with_reference,
 )
 from interp_compose.papers.carma.tables import SCHEMA, checked_tables
 from interp_compose.papers.carma.verdicts import (
@@ -141,8 +142,17 @@ class Comparison(StudyResult):
         """
         return self.frames["dose_summary"]
 
+    @property
+    def _compared(self) -> pd.DataFrame:
+        """What figures of versions draw."""
+        return with_reference(self.frame, self.differences)
+
     def plot_cap(self, pooling: str = AVERAGE) -> ChartFigure:
         """Accuracy under CAP by depth, a curve per version, as in CARMA's figures 2 and 8.
+
+        Bands, here and in the other figures of versions, are 95 % intervals of a version's
+        difference to plain fine-tuning, paired by seed and laid at the version's curve: they differ
+        where a band does not hold the curve of fine-tuning.
 
         Args:
             pooling: one that was run, or "average" for the mean over them.
@@ -155,13 +165,14 @@ class Comparison(StudyResult):
         known = [AVERAGE, *self._poolings()]
         if pooling not in known:
             raise OptionError(f"pooling {pooling!r} was not run; choose {', '.join(known)}")
-        return cap_figure(self.frame, [pooling], config=self.config, notice=self._notice())
+        return cap_figure(self._compared, [pooling], config=self.config, notice=self._notice())
 
     def plot_cap_protocols(self) -> ChartFigure:
         """The same in a panel per pooling, as in CARMA's figures 6 and 7."""
         from interp_compose.papers.carma.figures import cap_figure
 
-        return cap_figure(self.frame, self._poolings(), config=self.config, notice=self._notice())
+        poolings = self._poolings()
+        return cap_figure(self._compared, poolings, config=self.config, notice=self._notice())
 
     def plot_consistency(self) -> ChartFigure:
         """ConsistSyn against the share of words replaced, a line per version."""
@@ -170,14 +181,14 @@ class Comparison(StudyResult):
         rates = saturated_rates(self.frame)
         notice = [self._notice(), f"saturated at {rates}" if rates else ""]
         return consistency_figure(
-            self.frame, config=self.config, notice=" · ".join(filter(None, notice))
+            self._compared, config=self.config, notice=" · ".join(filter(None, notice))
         )
 
     def plot_representations(self) -> ChartFigure:
         """Cosines of tokens of the same and of different words, by layer."""
         from interp_compose.papers.carma.figures import representations_figure
 
-        return representations_figure(self.frame, config=self.config, notice=self._notice())
+        return representations_figure(self._compared, config=self.config, notice=self._notice())
 
     def plot_training(self) -> ChartFigure:
         """The task's loss over the steps, a curve per trained version."""

@@ -7,11 +7,19 @@ from typing import Any, Final
 
 import pandas as pd
 
-from interp_compose.plots.chart import Chart, Level, Panel, model_name, short, side_by_side
+from interp_compose.plots.chart import (
+    Chart,
+    Level,
+    Panel,
+    model_name,
+    paired_note,
+    short,
+    side_by_side,
+)
 from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import CLEAN_STYLE, COMPARISON_STYLES, INK
-from interp_compose.studies.core.figures import lines_of
+from interp_compose.studies.core.figures import share_lines
 from interp_compose.studies.core.text import about, filtered_of
 
 MINUS: Final = "\N{MINUS SIGN}"
@@ -39,21 +47,21 @@ LINES: Final = tuple(style for style in COMPARISON_STYLES if style.colour != INK
 def curve_figure(
     frame: pd.DataFrame, *, clean_accuracy: float, config: Mapping[str, Any]
 ) -> ChartFigure:
-    """One curve per group of ``frame`` (layer, group, accuracy, ci_low, ci_high, n, n_cells,
-    clean_accuracy); of many groups the first one and those with most cells."""
+    """One curve per group of ``frame`` (layer, group, accuracy, n, n_cells, clean_accuracy;
+    reference, the clean model's accuracy on the group's examples; low and high, of the paired
+    difference to it); of many groups the first one and those with most cells."""
     names = _drawn(frame)
     n_left_out = frame["group"].nunique() - len(names)
     styles = dict(zip(names, LINES, strict=False))
     named = [(_label(name, frame), styles[name], frame[frame["group"] == name]) for name in names]
-    lines = side_by_side(lines_of(named, "layer", "accuracy", "ci_low", "ci_high"), False)
-    one_layer = all(len(line.x) == 1 for line in lines)
+    lines = side_by_side(share_lines(named, "layer", "accuracy"), False)
     clean = Level(f"clean {clean_accuracy:.1%}", clean_accuracy, CLEAN_STYLE)
     chart = Chart(
         title=f"{model_name(config)}: accuracy when {_what(config)}",
         subtitle=_subtitle(
             config,
             _examples(frame),
-            f"{'bars' if one_layer else 'bands'}: 95 % intervals",
+            paired_note(lines, "clean", "example"),
             f"{n_left_out} rarer groups not drawn" if n_left_out else "",
         ),
         x_title=f"layer ℓ; {_verb(config)} in {REACH[config['reach']]}",

@@ -183,15 +183,29 @@ class AblationCurve(StudyResult):
     def plot(self) -> ChartFigure:
         """Accuracy against the layer, one curve per group; of heads, see :meth:`heatmap`.
 
-        Bands are 95 % intervals, the horizontal line is the clean model's accuracy.
+        The horizontal line is the clean model's accuracy. Bands are 95 % intervals of the
+        difference to it over a group's examples, paired by example and laid at the curve.
         """
         if self.config.get("what") == "heads":
             return self.heatmap()
         from interp_compose.studies.ablation.figures import curve_figure
 
         return curve_figure(
-            self.frame, clean_accuracy=float(self.clean["correct"].mean()), config=self.config
+            self._from_clean(),
+            clean_accuracy=float(self.clean["correct"].mean()),
+            config=self.config,
         )
+
+    def _from_clean(self) -> pd.DataFrame:
+        """:attr:`frame`, each group compared with the clean model on its examples
+        (:func:`.against`)."""
+        from interp_compose.studies.core.figures import against
+
+        clean, parts = self.clean.set_index("example")["correct"], []
+        for name, rows in _groups(_grouped(self.outcomes, self.cells), self.cells).items():
+            shares = rows.pivot_table(index="example", columns="layer", values="correct")
+            parts.append(against(self.frame[self.frame["group"] == name], shares, clean))
+        return pd.concat(parts, ignore_index=True)
 
     def heatmap(self, example: int | None = None) -> ChartFigure:
         """The change of the answer's log-probability: units × layers.
@@ -379,6 +393,14 @@ def _grouped(outcomes: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
     return outcomes.merge(cells[[*key, "group"]], on=key, how="left")
 
 
+def _groups(table: pd.DataFrame, cells: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """The rows of each group, all words first."""
+    groups = {name: table[table["group"] == name] for name in dict.fromkeys(table["group"])}
+    if list(groups) != [ALL_WORDS] and not (cells["example"] == -1).all():
+        groups = {ALL_WORDS: table, **dict(sorted(groups.items()))}
+    return groups
+
+
 def _summarise(
     outcomes: pd.DataFrame, clean: pd.DataFrame, cells: pd.DataFrame, n_layers: int
 ) -> pd.DataFrame:
@@ -386,11 +408,8 @@ def _summarise(
     clean_rows = clean.set_index("example")
     table = _grouped(outcomes, cells)
     table["change"] = table["target_logprob"] - table["example"].map(clean_rows["target_logprob"])
-    groups = {name: table[table["group"] == name] for name in dict.fromkeys(table["group"])}
-    if list(groups) != [ALL_WORDS] and not (cells["example"] == -1).all():
-        groups = {ALL_WORDS: table, **dict(sorted(groups.items()))}
     frames = []
-    for name, rows in groups.items():
+    for name, rows in _groups(table, cells).items():
         part = _one_group(rows, clean_rows["correct"])
         part.insert(0, "group", name)
         frames.append(part)

@@ -189,15 +189,12 @@ class CapCurve(StudyResult):
         Raises:
             InputError: only controls were run.
         """
-        rows = self.outcomes[self.outcomes["pooling"].isin(POOLINGS)]
-        if rows.empty:
+        if not self.outcomes["pooling"].isin(POOLINGS).any():
             raise InputError(
                 f"nothing to average: only {sorted(self.outcomes['pooling'].unique())} were run; "
                 f"run at least one of {', '.join(POOLINGS)}"
             )
-        shares = rows.pivot_table(
-            index="example", columns="layer", values="correct", aggfunc="mean"
-        )
+        shares = self._shares(AVERAGE)
         values = shares.to_numpy(float)
         low, high = share_interval(values)
         depth = self.frame.drop_duplicates("layer").set_index("layer")["depth"]
@@ -303,6 +300,23 @@ class CapCurve(StudyResult):
             rows.append((place, right[layer, pooling], other_right[layer, pooling]))
         return paired(rows)
 
+    def _shares(self, pooling: str) -> pd.DataFrame:
+        """What each example has right at each layer under a pooling, or on average over those in
+        POOLINGS: 0 … 1, [example, layer]."""
+        is_shown = self.outcomes["pooling"].isin(POOLINGS if pooling == AVERAGE else [pooling])
+        return self.outcomes[is_shown].pivot_table(
+            index="example", columns="layer", values="correct", aggfunc="mean"
+        )
+
+    def _from_clean(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """A curve's rows, compared with the clean model (:func:`.against`)."""
+        from interp_compose.studies.core.figures import against
+
+        clean = self.clean.set_index("example")["correct"]
+        poolings = frame.groupby("pooling", sort=False)
+        parts = [against(rows, self._shares(str(name)), clean) for name, rows in poolings]
+        return pd.concat(parts, ignore_index=True)
+
     def _by_place(self) -> dict[Any, pd.Series[bool]]:
         """Which examples are right, in order, at each layer under each pooling."""
         rows = self.outcomes.sort_values("example")
@@ -323,15 +337,15 @@ class CapCurve(StudyResult):
     ) -> ChartFigure:
         """Accuracy against the layer at which tokens are pooled, one curve per pooling.
 
-        The band is the 95 % interval of the first pooling, and the hover has the others'; the
-        horizontal line is the clean accuracy; controls are dashed or dotted.
+        The horizontal line is the clean model. The band is the 95 % interval of the first
+        pooling's difference to it, paired by example and laid at the curve: where it does not hold
+        the line, pooling changes the accuracy. The hover has the other poolings' intervals;
+        controls are dashed or dotted.
 
         Args:
             normalised_depth: the x axis is depth in per cent instead of the layer's number.
             average: one curve, of accuracies averaged over mean, max and sum, instead of one each.
-            value: "target_logprob": the mean log-probability of the answer (nats), with Student's t
-                interval of its change from the clean model, paired by example: where the band does
-                not hold the clean level, pooling changes it.
+            value: "target_logprob": the mean log-probability of the answer (nats).
         """
         from interp_compose.studies.cap.figures import curve_figure, logprob_figure
 
@@ -342,7 +356,6 @@ class CapCurve(StudyResult):
                 _logprobs(self.outcomes, self.clean).merge(
                     self.frame[["layer", "depth", "pooling"]]
                 ),
-                clean=float(self.clean["target_logprob"].mean()),
                 config=self.config,
                 normalised_depth=normalised_depth,
             )
@@ -351,8 +364,7 @@ class CapCurve(StudyResult):
             controls = frame[frame["pooling"].isin(CONTROLS)]
             frame = pd.concat([self.average(), controls], ignore_index=True)
         return curve_figure(
-            frame,
-            clean_accuracy=float(self.clean["correct"].mean()),
+            self._from_clean(frame),
             n_affected=int(self.clean["affected"].sum()),
             config=self.config,
             normalised_depth=normalised_depth,
@@ -489,12 +501,15 @@ def compare_curves(
         pooling: the one to compare, or "average" for the mean over mean, max and sum.
         normalised_depth: depth in per cent, so that models of different sizes share an axis.
 
+    Bands are of each curve's difference to its own clean model, as in :meth:`CapCurve.plot`;
+    :meth:`CapCurve.differences_from` compares two models.
+
     Raises:
         InputError: no curves, or one that lacks the pooling.
     """
     from interp_compose.studies.cap.figures import comparison_figure
 
-    frames, clean, by_label = {}, {}, labelled(curves)
+    frames, by_label = {}, labelled(curves)
     same = examples_unlike(by_label.values()) != "the examples"
     if not same:
         shown = "; ".join(f"{label}: {len(curve.clean)}" for label, curve in by_label.items())
@@ -504,13 +519,13 @@ def compare_curves(
         )
     for label, curve in by_label.items():
         frame = curve.average() if pooling == AVERAGE else curve.frame
-        frames[label] = frame[frame["pooling"] == pooling]
-        if frames[label].empty:
+        frame = frame[frame["pooling"] == pooling]
+        if frame.empty:
             raise InputError(
                 f"the curve {label!r} has no pooling {pooling!r}; it has "
                 f"{', '.join([AVERAGE, *curve.frame['pooling'].unique()])}"
             )
-        clean[label] = float(curve.clean["correct"].mean())
+        frames[label] = curve._from_clean(frame)
     tasks = {str(curve.config.get("task") or "") for curve in by_label.values()}
     notes = [f"task {task}" for task in tasks if len(tasks) == 1 and task]
     first, *others = (answers_note(curve.config) for curve in by_label.values())
@@ -521,18 +536,18 @@ def compare_curves(
     how = f"average {over}" if pooling == AVERAGE else f"{pooling} pooling"
     notes.append(unlike(by_label, [] if pooling == AVERAGE else ["pooling"]))
     notes += floors_of(by_label)
-    return comparison_figure(frames, clean, how=how, notes=notes, normalised_depth=normalised_depth)
+    return comparison_figure(frames, how=how, notes=notes, normalised_depth=normalised_depth)
 
 
 def _logprobs(outcomes: pd.DataFrame, clean: pd.DataFrame) -> pd.DataFrame:
-    """A row per layer and pooling: target_logprob, a mean; low and high, the clean mean with the
-    interval of the paired difference to it; n. How examples differ is in neither."""
+    """A row per layer and pooling: target_logprob, a mean; reference, the clean model's; low and
+    high, of the paired difference to it; n."""
     rows, clean_logprobs = [], clean.set_index("example")["target_logprob"]
     for (layer, pooling), group in outcomes.groupby(["layer", "pooling"], sort=False):
         values = group.set_index("example")["target_logprob"].loc[clean_logprobs.index]
-        change = mean_interval((values - clean_logprobs).tolist())
-        ends = (clean_logprobs.mean() + end for end in change)
+        ends = mean_interval((values - clean_logprobs).tolist())
         numbers = dict(zip(("low", "high"), ends, strict=True), target_logprob=values.mean())
+        numbers["reference"] = clean_logprobs.mean()
         rows.append({"layer": layer, "pooling": pooling, **numbers, "n": len(values)})
     return pd.DataFrame(rows).sort_values(["pooling", "layer"], key=OUTCOMES.place)
 

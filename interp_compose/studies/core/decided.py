@@ -16,11 +16,13 @@ from typing import Any, Final
 import pandas as pd
 
 from interp_compose.stats.paired_shares import paired_shares
-from interp_compose.stats.seeds import holm, paired_difference
+from interp_compose.stats.seeds import holm, paired_difference, sign_test
 from interp_compose.studies.core.text import counted, decimal, probability
 
 BELOW, ABOVE, NEAR, OPEN = "below", "above", "near", "open"
 LEVEL: Final = 0.05
+LEAST: Final = 6
+"""Seeds that decide a difference which is the same in all (:func:`.paired_difference`)."""
 Row = Mapping[str, Any]
 """Of a difference: difference, ci_low, ci_high, p_holm, n."""
 Places = Callable[[Sequence[Row]], str]
@@ -60,7 +62,11 @@ class Measure:
         return f"{margin:g} {self.unit if margin != 1 else self.unit.removesuffix('s')}".rstrip()
 
     def between(self, low: float, high: float) -> str:
-        """An interval of differences: ``between 4 points less and 2 more``."""
+        """An interval of differences: ``between 4 points less and 2 more``; of equal ends
+        ``4 points less``."""
+        if low == high:
+            way = "more" if low > 0 else "less"
+            return f"{self.amount(abs(low))} {way}" if low else "no more and no less"
         ends = [self.number(abs(end)) for end in (low, high)]
         if low < 0 < high:
             return f"between {ends[0]} {self.unit} less and {ends[1]} more".replace("  ", " ")
@@ -69,6 +75,8 @@ class Measure:
 
     def change(self, row: Row) -> str:
         """A difference and its interval without their sign: ``by 20 points [18, 23]``."""
+        if row["ci_low"] == row["ci_high"]:
+            return f"by {self.amount(abs(row['difference']))}"
         ends = sorted((abs(row["ci_low"]), abs(row["ci_high"])))
         low, high = map(self.number, ends)
         return f"by {self.amount(abs(row['difference']))} [{low}, {high}]"
@@ -111,13 +119,13 @@ def bootstrapped(frame: pd.DataFrame) -> list[Row]:
     """Differences that have a bootstrap's interval and no p, with p_holm over all of them.
 
     Here z = difference / ((high − low) / 2 z₀.₉₇₅), as of normal errors (Altman and Bland 2011),
-    and p = 2 Φ(−|z|).
+    and p = 2 Φ(−|z|); of an interval without a width it is the sign test's.
     """
     normal, sides = NormalDist(), 1 - LEVEL / 2
     p_values = []
     for row in records(frame):
         error = (row["ci_high"] - row["ci_low"]) / (2 * normal.inv_cdf(sides))
-        none = 1.0 if row["difference"] == 0 else 0.0
+        none = 1.0 if row["difference"] == 0 else sign_test(row["n"])
         p_values.append(2 * normal.cdf(-abs(row["difference"]) / error) if error > 0 else none)
     return records(frame.assign(p_holm=holm(p_values)))
 
@@ -145,7 +153,10 @@ def within(row: Row, margin: float) -> bool:
 def examples_needed(row: Row, margin: float) -> int:
     """So many examples decide an open difference if it stays as it is: the interval, whose sides
     shrink with √n, then ends at 0, or at the margin where that takes fewer. More than there are,
-    since Holm's correction may leave open what its interval alone would decide."""
+    since Holm's correction may leave open what its interval alone would decide, and
+    :data:`LEAST` where none differs from the others."""
+    if row["ci_low"] == row["ci_high"]:
+        return max(LEAST, int(row["n"]) + 1)
     difference: float = row["difference"]
     wider: float = max(difference - row["ci_low"], row["ci_high"] - difference)
     side = max(abs(difference), margin - abs(difference))
@@ -292,12 +303,13 @@ def apart(differences: pd.DataFrame, by: str, measure: Measure) -> list[str]:
         count = f", the largest of {len(established)} that are" if established[1:] else ", which is"
         others_are = f"; of {len(rows)} differences, {' and '.join(rest)}" if rest else ""
         return [
-            f"{most[by]} is {way} {most['other']}, paired by seed, {measure.change(most)} (95 %, "
-            f"p by Holm {probability(most['p_holm'])}){count} established{others_are}."
+            f"{most[by]} is {way} {most['other']}, paired by seed, {measure.change(most)} "
+            f"({_spread(most)}, p by Holm {probability(most['p_holm'])}){count} "
+            f"established{others_are}."
         ]
     widest = max(rows, key=lambda row: max(-row["ci_low"], row["ci_high"]))
     change = measure.between(widest["ci_low"], widest["ci_high"])
-    at = f"that of {widest[by]} is {change} than {widest['other']} (95 %)"
+    at = f"that of {widest[by]} is {change} than {widest['other']} ({_spread(widest)})"
     if not n_open:
         margin = measure.limit
         return [f"No difference{to}, paired by seed, is larger than {margin}: {at}."]
@@ -311,9 +323,19 @@ def apart(differences: pd.DataFrame, by: str, measure: Measure) -> list[str]:
     within_it = f"; {rest[0]}" if n_near else ""
     return [
         f"No difference{to}, paired by seed, is established: the largest, of {largest[by]}, is "
-        f"{change} than {largest['other']} (95 %, p by Holm {probability(largest['p_holm'])})"
+        f"{change} than {largest['other']} ({_spread(largest)}, "
+        f"p by Holm {probability(largest['p_holm'])})"
         f"{needed}{within_it}."
     ]
+
+
+def _spread(row: Row) -> str:
+    """What an interval over seeds is, or that there is none: all seeds differ by the same."""
+    if row["ci_low"] < row["ci_high"]:
+        return "95 %"
+    return (
+        f"the same in all {row['n_seeds']} seeds" if "n_seeds" in row else "the same in all seeds"
+    )
 
 
 def lowered(text: str) -> str:

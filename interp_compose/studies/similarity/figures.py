@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 import pandas as pd
@@ -27,6 +27,7 @@ ALL, MIRROR = "all", "mirror"
 LAYER: Final = "layer at which {} pooled (0 = embeddings)"
 DEPTH: Final = "depth at which {} pooled (0 % = embeddings, 100 % = last block)"
 INTERVALS: Final = "95 % bootstrap intervals"
+PAIRED: Final = f"{INTERVALS} of the difference to clean, the same pairs"
 
 
 class ValueAxis(NamedTuple):
@@ -54,11 +55,11 @@ def similarity_figure(
 ) -> ChartFigure:
     """One panel per subset of pairs, one curve per pooling, and the clean model as a level.
 
-    Poolings have bands; controls, dashed, have bars.
+    Poolings have bands; controls, dashed, have bars: intervals of the paired difference to clean.
 
     Args:
-        frame: layer, depth, pooling, subset, n, and for the metric m: m, m_low, m_high, clean_m,
-            clean_m_low, clean_m_high.
+        frame: layer, depth, pooling, subset, n, and for the metric m: m, m_diff_low, m_diff_high,
+            clean_m, clean_m_low, clean_m_high.
         metric: "pearson", "spearman" or "auc".
         config: names model, task, unit and embedding in the titles.
         normalised_depth: the x axis is depth in per cent instead of the layer's number.
@@ -68,7 +69,7 @@ def similarity_figure(
     """
     panels = []
     for subset, rows in _split(frame, "subset"):
-        lines = _lines(by_pooling(rows), metric, normalised_depth)
+        lines = _lines(by_pooling(rows), metric, normalised_depth, paired=True)
         title, level = _clean(rows, metric)
         title = f"{_pairs(subset, [rows])} · {title}"
         panels.append(Panel(lines, [_reference(metric), *level], title))
@@ -82,7 +83,7 @@ def similarity_figure(
         subtitle=about(
             config,
             ("task", "unit", "embedding"),
-            _bands(panels, f"bands and bars: {INTERVALS} · grey: the clean model's"),
+            _intervals(frame[f"{metric}_diff_low"], f"bands and bars: {PAIRED}"),
         ),
         x_title=where.format(f"each {unit} is"),
         x_is_share=normalised_depth,
@@ -110,7 +111,10 @@ def layers_figure(by_layer: pd.DataFrame, *, metric: str, config: Mapping[str, A
         metric,
         title=f"{model_name(config)}: agreement with people, layer by layer",
         subtitle=about(
-            config, ("task", "embedding"), "nothing pooled", _bands(panels, f"bands: {INTERVALS}")
+            config,
+            ("task", "embedding"),
+            "nothing pooled",
+            _intervals(by_layer[f"{metric}_low"], f"bands: {INTERVALS}"),
         ),
         x_title=_read_title(by_layer),
         x_is_share=False,
@@ -180,13 +184,13 @@ def similarity_comparison(
                 Level("", level.y, dotted(styles[label].colour))
                 for level in _clean(rows, metric)[1]
             ]
-        lines = _lines(named, metric, normalised_depth)
+        lines = _lines(named, metric, normalised_depth, paired=True)
         panels.append(Panel(lines, levels, _pairs(name, parts.values())))
     where = DEPTH if normalised_depth else LAYER
     return _draw(
         metric,
         title=f"Agreement with people, {pooling} pooling",
-        subtitle=about({}, (), note, f"bands: {INTERVALS}", "dotted: the clean model"),
+        subtitle=about({}, (), note, f"bands: {PAIRED}", "dotted: clean"),
         x_title=where.format("texts are"),
         x_is_share=normalised_depth,
         panels=panels,
@@ -221,11 +225,16 @@ def _split(frame: pd.DataFrame, column: str) -> list[tuple[str, pd.DataFrame]]:
 
 
 def _lines(
-    named: Iterable[tuple[str, Style, pd.DataFrame]], column: str, normalised_depth: bool
+    named: Iterable[tuple[str, Style, pd.DataFrame]],
+    column: str,
+    normalised_depth: bool,
+    *,
+    paired: bool = False,
 ) -> list[Line]:
     """One line per label, style and rows; an undefined number (NaN) has no point, and
-    without an interval a point is alone."""
-    x = "depth" if normalised_depth else "layer"
+    without an interval a point is alone. Intervals are its own, or ``paired`` with the clean
+    model's number."""
+    x, ends = "depth" if normalised_depth else "layer", f"{column}{'_diff' * paired}"
     lines = [
         line_of(
             label,
@@ -233,9 +242,10 @@ def _lines(
             rows,
             x,
             column,
-            f"{column}_low",
-            f"{column}_high",
+            f"{ends}_low",
+            f"{ends}_high",
             interval="band" if style.dash == "solid" else "bars",  # controls are dashed
+            on=f"clean_{column}" if paired else None,
         )
         for label, style, rows in named
     ]
@@ -243,25 +253,21 @@ def _lines(
 
 
 def _clean(rows: pd.DataFrame, metric: str) -> tuple[str, list[Level]]:
-    """The clean model in words and as a level; no level if it is undefined."""
+    """The clean model in words, with its own interval, and as a level; none if it is undefined."""
     value, low, high = (
         float(rows[f"clean_{metric}{end}"].iloc[0]) for end in ("", "_low", "_high")
     )
     if not math.isfinite(value):
         return "clean: undefined", []
-    if not (math.isfinite(low) and math.isfinite(high)):
-        level = Level("clean", value, CLEAN_STYLE)
-        return f"clean {value:.3f}".replace("-", MINUS), [level]
-    level = Level("clean", value, CLEAN_STYLE, (low, high))
-    text = f"clean {value:.3f} [{low:.3f}, {high:.3f}]"
-    return text.replace("-", MINUS), [level]
+    text = f"clean {value:.3f}"
+    if math.isfinite(low) and math.isfinite(high):
+        text += f" [{low:.3f}, {high:.3f}]"
+    return text.replace("-", MINUS), [Level("clean", value, CLEAN_STYLE)]
 
 
-def _bands(panels: Sequence[Panel], intervals: str) -> str:
+def _intervals(ends: pd.Series, intervals: str) -> str:
     """What shows the intervals, if there are any."""
-    lines = [line for panel in panels for line in panel.lines]
-    ends = (pair for line in lines for pair in zip(line.low, line.high, strict=True))
-    return intervals if any(low < high for low, high in ends) else "too few pairs for intervals"
+    return intervals if ends.notna().any() else "too few pairs for intervals"
 
 
 def _reference(metric: str) -> Level:

@@ -7,11 +7,10 @@ from typing import Any, Final
 
 import pandas as pd
 
-from interp_compose.errors import OptionError
-from interp_compose.plots.chart import Chart, Level, Panel, model_name, side_by_side
+from interp_compose.plots.chart import Chart, Level, Panel, model_name, paired_note, side_by_side
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import BLUE, CLEAN_STYLE, MUTED, Style, dotted
-from interp_compose.studies.core.figures import lines_of
+from interp_compose.studies.core.figures import share_lines
 from interp_compose.studies.core.text import about, counted
 from interp_compose.studies.transplant.result import SHOWN
 
@@ -22,11 +21,11 @@ STYLES: Final = {
     "random direction": Style("#707070", "x", dash="dot", width=1.6),
 }
 ANSWERS: Final = {
-    "expected": ("expected_accuracy", "expected_low", "expected_high"),
-    "untouched": ("answer_accuracy", "answer_low", "answer_high"),
-    "remembered": ("remembered", "remembered_low", "remembered_high"),
+    "expected": "expected_accuracy",
+    "untouched": "answer_accuracy",
+    "remembered": "remembered",
 }
-"""Of each answer, accuracy and interval by their columns."""
+"""The column of each answer's share."""
 TITLES: Final = {
     "expected": "the expected answer",
     "untouched": "the target's own answer",
@@ -40,16 +39,9 @@ CLEAN: Final = {
 
 
 def accuracy_figure(frame: pd.DataFrame, answer: str, config: Mapping[str, Any]) -> ChartFigure:
-    """One panel per pooling of ``frame``, see :attr:`.Transplants.frame`.
-
-    Raises:
-        OptionError: another answer, or one that is not known.
-    """
+    """One panel per pooling of ``frame``, see :attr:`.Transplants.frame`, with ``reference``, the
+    share of what a vector is compared with, and low and high, of the paired difference to it."""
     first = frame.iloc[0]
-    known = [name for name in ANSWERS if name != "remembered" or first["n_remembered"]]
-    if answer not in known:
-        raise OptionError(f"answer={answer!r}: expected one of {', '.join(known)}")
-    columns = ("layer", *ANSWERS[answer])
     levels = []
     if CLEAN[answer] in first:  # a result that was saved before has no share that is remembered
         target = float(first[CLEAN[answer]])
@@ -65,13 +57,16 @@ def accuracy_figure(frame: pd.DataFrame, answer: str, config: Mapping[str, Any])
             for name in rows["vector"].unique()
             for label in [name if name == "transplant" else f"{SHOWN.get(name, name)} (control)"]
         ]
-        lines = side_by_side(lines_of(named, *columns, n=n), False)
+        lines = side_by_side(share_lines(named, "layer", ANSWERS[answer], n=n), False)
         panels.append(Panel(lines, levels, title=f"{pooling} pooling"))
     return draw(
         Chart(
             title=f"{model_name(config)}: {TITLES[answer]} when a phrase is replaced",
             subtitle=about(
-                config, ("task",), counted(int(first[n]), "pairs"), "bands: 95 % intervals"
+                config,
+                ("task",),
+                counted(int(first[n]), "pairs"),
+                paired_note(panels[0].lines, str(first["compared_with"]), "pair"),
             ),
             x_title="layer at which the phrase is replaced (0 = embeddings)",
             y_title=f"share of {TITLES[answer]}",

@@ -15,7 +15,7 @@ import pandas as pd
 
 from interp_compose._public import public
 from interp_compose._versions import environment_versions
-from interp_compose.errors import InputError
+from interp_compose.errors import InputError, OptionError
 from interp_compose.interventions.transplants import VECTORS
 from interp_compose.stats.intervals import wilson_interval
 from interp_compose.studies.core.examples import (
@@ -73,6 +73,12 @@ OUTCOMES: Final = Table(
 )
 SHOWN: Final = {"own": "target pooled"}
 """Vectors by what tables and figures call them."""
+RIGHT: Final = {
+    "expected": "expected_right",
+    "untouched": "answer_right",
+    "remembered": "remembered",
+}
+"""Of each answer, the column that says whether it is given."""
 PLACE: Final = ["layer", "pooling", "vector"]
 
 
@@ -186,8 +192,10 @@ class Transplants(StudyResult):
         """Accuracy of an answer against the layer, a panel for each pooling, a curve for each
         vector.
 
-        Bands are 95 % intervals, the horizontal lines are the clean model on the targets and on
-        the composed prompts, controls are dashed.
+        The horizontal lines are the clean model on the targets and on the composed prompts,
+        controls are dashed. Bands are 95 % intervals of a control's difference to the transplant,
+        paired by pair and laid at the control's curve: where a band does not hold the transplant's
+        curve, they differ. Without random controls they are of the differences to the clean target.
 
         Args:
             answer: "expected", what the composed sentence would mean, "untouched", the target's
@@ -198,12 +206,41 @@ class Transplants(StudyResult):
         """
         from interp_compose.studies.transplant.figures import accuracy_figure
 
-        return accuracy_figure(self.frame, answer, self.config)
+        known = self._answered()
+        if answer not in known:
+            raise OptionError(f"answer={answer!r}: expected one of {', '.join(known)}")
+        return accuracy_figure(self._compared(RIGHT[answer]), answer, self.config)
+
+    def _answered(self) -> tuple[str, ...]:
+        """The answers that are known."""
+        known = (self.frame["n_remembered"] > 0).all()
+        return self.FIGURES if known else self.FIGURES[:2]
+
+    def _compared(self, right: str) -> pd.DataFrame:
+        """:attr:`frame`, each vector compared with the transplant, or without random controls with
+        the clean target (:func:`.against`); ``compared_with`` names which."""
+        from interp_compose.studies.core.figures import against
+        from interp_compose.studies.transplant.reading import CLEAN, RANDOM
+
+        pairs = self.pairs[(self.pairs["source_answer"] != "") | (right != "remembered")]["pair"]
+        clean = self.clean[self.clean["run"] == "target"].set_index("pair")[right]
+        outcomes = self.outcomes[self.outcomes["pair"].isin(pairs)]
+        given = {
+            place: rows.pivot(index="pair", columns="layer", values=right)
+            for place, rows in outcomes.groupby(["vector", "pooling"])
+        }
+        has_random, parts = bool({*RANDOM} & {*self.frame["vector"]}), []
+        for (vector, pooling), rows in self.frame.groupby(["vector", "pooling"], sort=False):
+            other = given["transplant", pooling] if has_random else clean
+            parts.append(against(rows, given[vector, pooling], other))
+            if has_random and vector == "transplant":  # no interval of a difference to itself
+                parts[-1][["low", "high"]] = float("nan")
+        compared_with = "the transplant" if has_random else CLEAN
+        return pd.concat(parts).sort_index().assign(compared_with=compared_with)
 
     def figures(self) -> dict[str, ChartFigure]:
         """Every figure of the study, by the name its files get."""
-        known = self.FIGURES if (self.frame["n_remembered"] > 0).all() else self.FIGURES[:2]
-        return {answer: self.plot(answer) for answer in known}
+        return {answer: self.plot(answer) for answer in self._answered()}
 
     def _head(self) -> tuple[str, str]:
         first = self.frame.iloc[0]

@@ -64,7 +64,7 @@ def complexity_figure(
             rows=rows,
             values=[[_number(cell, measure) for cell in row] for row in cells],
             value_name=TITLES[measure] + ", divided by a random matrix's" * is_divided,
-            value_format=style,
+            value_format="" if is_divided else FORMATS.get(measure, ""),
             hover=[[_hover(cell, measure) for cell in row] for row in cells],
         )
     )

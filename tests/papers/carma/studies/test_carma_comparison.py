@@ -204,6 +204,36 @@ def test_summary_is_an_aligned_table() -> None:
     assert cv.split()[5:] == ["–", "0.005", "0.008"]  # the original's is of another kind
 
 
+def test_bands_are_of_the_difference_to_fine_tuning() -> None:
+    """CARMA's curve, and the original's, with the ends of the paired interval, whatever seeds have
+    in common; of two seeds their differences."""
+    comparison = compare(gain={"cap": 20})
+    ft, carma, original = (
+        next(line for line in comparison.plot_cap().chart.panels[0].lines if name in line.label)
+        for name in ("FT", "CARMA", "Original")
+    )
+    assert ft.low == ft.high == ft.y
+    rows = comparison.differences.query("metric == 'cap' and pooling == 'average'")
+    rows = rows[rows["layer"] == 0].set_index(["first", "second"])
+    to_ft, of_ft = rows.loc[("carma", "ft")], rows.loc[("ft", "original")]
+    for line, low, high in (
+        (carma, to_ft["ci_low"], to_ft["ci_high"]),
+        (original, -of_ft["ci_high"], -of_ft["ci_low"]),
+    ):
+        assert 100 * line.low[0] == pytest.approx(max(0.0, 100 * ft.y[0] + low))
+        assert 100 * line.high[0] == pytest.approx(100 * ft.y[0] + high)
+    assert "bands: 95 % intervals of the difference to FT, paired by seed" in (
+        comparison.plot_cap().chart.subtitle
+    )
+    tables = make_tables(gain={"cap": 20})
+    two = {
+        name: table[table["seed"] < 2] if "seed" in table else table
+        for name, table in tables.items()
+    }
+    chart = Comparison.from_runs(two, CONFIG).plot_cap().chart
+    assert "2 seeds · bands: from one seed's difference to FT to the other's" in chart.subtitle
+
+
 def test_a_protocol_that_was_not_run() -> None:
     with pytest.raises(OptionError, match="'last' was not run; choose average, mean, max, sum"):
         compare().plot_cap("last")

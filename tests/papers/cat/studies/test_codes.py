@@ -510,6 +510,14 @@ def test_a_result_is_kept_and_shown(found: ic.cat.Codes, tmp_path: Path) -> None
             "mean"
         ].tolist()
     )
+    codes, *baselines = chart.panels[1].lines
+    assert codes.low == codes.high == codes.y
+    rows = found.differences.query("side == 'held_out' and measure == 'r_precision'")
+    for line, other in zip(baselines, ("commonest", "permuted"), strict=True):
+        change = rows[rows["other"] == other]
+        expected = np.array(codes.y) - change["words_high"].to_numpy()
+        assert line.low == pytest.approx(expected.clip(0).tolist())
+    assert "bars: 95 % intervals of the difference to codes, paired by word" in chart.subtitle
     shown = found.summary()
     assert "cat-last-fixed" in shown
     assert "of a word in two examples of one sense" in shown

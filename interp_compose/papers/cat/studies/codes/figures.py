@@ -15,10 +15,10 @@ from interp_compose.papers.shared.grid.figures import (
     of_several,
     unjoined,
 )
-from interp_compose.plots.chart import Chart, Panel, subtitle_of
+from interp_compose.plots.chart import Chart, Panel, paired_note, subtitle_of
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import BLUE, VERMILLION, Style
-from interp_compose.studies.core.figures import lines_of
+from interp_compose.studies.core.figures import lines_of, share_lines
 
 SIDES = {"guiding": "words that guided training", "held_out": "words held out"}
 SOURCES: Final = {
@@ -26,6 +26,7 @@ SOURCES: Final = {
     "commonest": "commonest sememes (control)",
     "permuted": "permuted words (control)",
 }
+WORDS: Final = ("words_low", "words_high")
 R_PRECISION: Final = (
     "R-precision: of as many codes as the word has sememes, the share that is right"
 )
@@ -43,23 +44,34 @@ LINES = (
 )
 
 
-def sememes_figure(summary: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
+def sememes_figure(
+    summary: pd.DataFrame, differences: pd.DataFrame, config: Mapping[str, Any]
+) -> ChartFigure:
     """R-precision of each model beside that of the baselines, a panel for each side of the
-    annotated words; bars are intervals over words."""
+    annotated words; bars of baselines are intervals of the codes' difference to them."""
     rows = summary[summary["measure"] == "r_precision"]
+    place = ["model", "side", "measure", "source"]
+    change = differences.rename(columns={"other": "source"})[[*place, "difference", *WORDS]]
+    rows = rows.drop(columns=[*WORDS]).merge(change, on=place, how="left")
+    # The baseline less the codes is −difference, and its ends are minus the other's.
+    rows = rows.assign(
+        reference=rows["mean"] + rows["difference"], low=-rows[WORDS[1]], high=-rows[WORDS[0]]
+    )
     models = list(dict.fromkeys(rows["model"]))
     rows = rows.assign(place=rows["model"].map(models.index) + beside(rows["source"]))
-    columns = ("place", "mean", "words_low", "words_high")
     sides = rows.assign(source=rows["source"].map(SOURCES)).groupby("side", sort=False)
     named = {SIDES[str(side)]: unjoined(by_value(side_rows, "source")) for side, side_rows in sides}
-    panels = [Panel(lines_of(one, *columns, interval="bars"), [], at) for at, one in named.items()]
+    panels = [
+        Panel(share_lines(one, "place", "mean", interval="bars"), [], at)
+        for at, one in named.items()
+    ]
     return draw(
         Chart(
             title="Sememes named by the last block's codes",
             subtitle=subtitle_of(
                 n_seeds(config),
                 _means(config),
-                "bars: 95 % over words",
+                paired_note(panels[0].lines, "codes", "word"),
                 R_PRECISION,
                 *told_of_models(models),
             ),

@@ -271,7 +271,8 @@ class Codes(StudyResult):
         """R-precision beside its baselines; cosines of a word and of others, block by block."""
         from interp_compose.papers.cat.studies.codes import figures
 
-        charts = {"codes_sememes": figures.sememes_figure(self.frame, self.config)}
+        sememes = figures.sememes_figure(self.frame, self.differences, self.config)
+        charts = {"codes_sememes": sememes}
         if (self.consistency["question"] == "words").any():
             charts["codes_consistency"] = figures.consistency_figure(self.consistency, self.config)
         return charts

@@ -158,7 +158,6 @@ def phase_bubble_figure(cells: pd.DataFrame, *, config: Mapping[str, Any]) -> Ch
         for key, row in grid.cells.items()
         if row["phase"] in order and not np.isnan(row["stable_rank"])
     }
-    ranks = [row["stable_rank"] for row in measured.values()]
     return draw(
         Bubbles(
             title=f"{shape_of(config)}: phase and complexity",
@@ -173,7 +172,6 @@ def phase_bubble_figure(cells: pd.DataFrame, *, config: Mapping[str, Any]) -> Ch
                 for d in grid.falling
             ],
             value_name="stable rank of W_Q, layer 0",
-            value_format=".2f" if max(ranks, default=0) < 10 else ".1f",
             log=True,
             hover=[[_hover(grid.cells.get((r, d))) for r in grid.rates] for d in grid.falling],
             sizes=[

@@ -38,11 +38,11 @@ def fusion(runs: str | os.PathLike[str], options: FusionOptions) -> Fusion:
     """Open encoder–decoders that :func:`generalise` trained, those of one seed side by side.
 
     Of each: what fuse-attention reads, by kind of token, and its entropy; exact match that is left
-    with an earlier layer cut out of it (before the softmax, so that nothing leaks); linear probes
-    of every residual of both stacks for words and roles, beside control tasks (Hewitt and Liang
-    2019), and of each of the two across values of the other (Bernardi et al. 2020); how well the
-    embeddings can be read back from there; exact match with phrases of the source pooled (CARMA's
-    CAP); which kinds of target tokens are predicted right.
+    with an earlier layer knocked out in it (before the softmax, so that nothing leaks); linear
+    probes of every residual of both stacks for words and roles, beside control tasks (Hewitt and
+    Liang 2019), and of each of the two across values of the other (Bernardi et al. 2020); how well
+    the embeddings can be read back from there; exact match with phrases of the source pooled
+    (CARMA's CAP); which kinds of target tokens are predicted right.
 
     Args:
         runs: the folder that they were trained in.
