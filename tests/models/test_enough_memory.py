@@ -34,8 +34,11 @@ from interp_compose.studies.cap.options import CapOptions
 from interp_compose.studies.core.study import Prepared
 from interp_compose.studies.similarity.measure import prepare_similarity
 from interp_compose.studies.similarity.options import SimilarityOptions
+from interp_compose.studies.transplant.measure import prepare_transplant
+from interp_compose.studies.transplant.options import TransplantOptions
 from interp_compose.types import Example
 from tests.studies.conftest import splitting_tokenizer
+from tests.studies.test_transplant import PAIRS
 
 CPU = torch.device("cpu")
 KIB, GIB = 2**10, 2**30
@@ -65,6 +68,7 @@ def peak_of(prepared: Prepared[Any], batch: Any) -> int:
         live = LiveTensors()
         with live:
             prepared.rows(batch)
+    assert live.now == 0  # nothing that was made for a batch outlives it
     return live.peak
 
 
@@ -125,6 +129,13 @@ def test_a_sweep_takes_about_what_is_expected(name: str) -> None:
         ratios[mode, examples is LATE, size] = ratio
     print(ratios)
     assert all(EXPECTED[0] <= ratio <= EXPECTED[1] for ratio in ratios.values()), ratios
+
+
+def test_nothing_of_a_transplant_outlives_its_batch() -> None:
+    prepared = prepare_transplant(
+        llama(**SHAPES["deep, few key heads"]), PAIRS, TransplantOptions(layers=[0, 3])
+    )
+    assert peak_of(prepared, prepared.batches[0]) > prepared.least_bytes(prepared.batches[0])
 
 
 def test_the_table_of_a_large_model_is_the_formula() -> None:
