@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -32,8 +33,22 @@ def check_device(device: str | int | torch.device) -> None:
         ]
         raise DeviceError(
             f"device {str(device)!r} cannot be used by this PyTorch ({torch.__version__}) on this "
-            f"machine ({first_line(refusal, 50)}): expected one of {', '.join(['cpu', *devices])}"
+            f"machine ({_why_not(device, refusal)}): expected one of {', '.join(['cpu', *devices])}"
         ) from refusal
+
+
+def _why_not(device: str | int | torch.device, refusal: BaseException) -> str:
+    """Why there is no such device: of CUDA the build, what hides the GPUs, or the driver."""
+    if not str(device).startswith("cuda"):
+        return first_line(refusal, 50)
+    if torch.version.cuda is None:
+        return "it was built without CUDA; install a build for your GPU from pytorch.org"
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible in ("", "-1"):
+        return f"CUDA_VISIBLE_DEVICES={visible!r} hides every GPU; unset it, or name one in it"
+    # "The NVIDIA driver on your system is too old (found version …). Please update …"
+    only = f"; CUDA_VISIBLE_DEVICES={visible!r}" if visible else ""
+    return f"it is built for CUDA {torch.version.cuda}: {first_line(refusal)}{only}"
 
 
 def word_pairs(

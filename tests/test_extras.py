@@ -84,6 +84,7 @@ CALLS: dict[str, tuple[str, str, Callable[[Path], object]]] = {
     "a metric": ("sklearn", "papers", lambda _: classified("f1", np.ones(2), np.ones(2))),
     "Marian": ("yaml", "marian", lambda out: _settings(b"a: 1", out)),
     "processes": ("accelerate", "processes", lambda _: Processes(torch.device("cpu"))),
+    "devices": ("accelerate", "processes", lambda _: ic.load_model("gpt2", device_map="auto")),
 }
 
 

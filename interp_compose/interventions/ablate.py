@@ -92,7 +92,10 @@ def fills(
     real = {side: model.own_mask(tokens, mask, side) for side in set(sides.values())}
     fill = _mean if how == "mean" else _drawn
     # Each activation [batch pos ...] at the real tokens of its side alone: [token ...].
-    return {name: fill(vectors[real[sides[name]]], seed) for name, vectors in activations.items()}
+    return {
+        name: fill(vectors[real[sides[name]].to(vectors.device)], seed)
+        for name, vectors in activations.items()
+    }
 
 
 def _mean(tokens: Float[Tensor, "token ..."], seed: int) -> Fill:

@@ -89,6 +89,7 @@ def _at_site(
     at_site = model.at_side(pairs, site.queries)  # [stream query pos]
     # at_side reads positions along axis 1, so the keys' axis goes there and back.
     at_site = model.at_side(at_site.mT.contiguous(), site.keys).mT  # [stream query key]
+    at_site = at_site.to(scores.device)
     sinks = scores.shape[3] - at_site.shape[2]  # a softmax may have a column that is no key
     return torch.nn.functional.pad(at_site, (0, sinks))
 
@@ -116,15 +117,16 @@ class HeadAblation:
     ) -> AbstractContextManager[Any]:
         def replacing(name: str, side: Side) -> HookFn:
             def replace(z: Float[Tensor, "stream pos head d_head"], hook: Any) -> Tensor:
-                heads = torch.arange(z.shape[2], device=z.device)
+                heads = torch.arange(z.shape[2], device=targets.device)
                 # [stream head], broadcast over pos and d_head below
                 ablated = (heads[None, :] == self.head[targets][:, None]) & active[:, None]
+                ablated = ablated.to(z.device)
                 new = self.replacement.get(name)
                 if new is None:
                     return z.masked_fill(ablated[:, None, :, None], 0.0)
                 if new.ndim == 4:
                     # [batch pos head d_head] -> [stream pos head d_head]
-                    new = model.at_side(new[self.row[targets]], side)
+                    new = model.at_side(new[self.row[targets].to(new.device)], side)
                 return torch.where(ablated[:, None, :, None], new.to(z.dtype), z)
 
             return replace
@@ -156,7 +158,7 @@ class SublayerAblation:
         active: Bool[Tensor, "stream"],
     ) -> AbstractContextManager[Any]:
         def ablate(out: Float[Tensor, "stream pos d_model"], hook: Any) -> Tensor:
-            return out.masked_fill(active[:, None, None], 0.0)
+            return out.masked_fill(active.to(out.device)[:, None, None], 0.0)
 
         sublayers = model.sublayers(layer)
         return model.hooks([(sublayers[part], ablate) for part in self.parts if part in sublayers])
@@ -203,6 +205,10 @@ def ablation_sweep(
     n_groups = 1 if reach == "until" else len(layers)
     streams = JoinedStreams(model, mask, positions, n_groups, max_tokens)
 
+    def leaving(layer: int) -> Float[Tensor, "target pos _"]:
+        clean = resid(layer)
+        return clean[ablation.row.to(clean.device)]
+
     def ablating(blocks: Sequence[int]) -> Edit:
         """Blocks with all streams ablated or, for reach ``"at"``, those that joined at the last."""
         stream = torch.arange(streams.n_streams)  # on the CPU: any() must not wait for a GPU
@@ -231,13 +237,13 @@ def ablation_sweep(
 
     # Ablated in 0 … ℓ: one group leaves at layer 0, and each ℓ is a pass of its own.
     if reach == "until":
-        streams.join(resid(0)[ablation.row])
+        streams.join(leaving(0))
         results = torch.cat([results_of(0, range(layer + 1)) for layer in layers])
     else:
         # 1. Upwards from the first ℓ, block by block: targets leave the clean run at their ℓ.
         for layer in range(layers[0], model.n_layers):
             if layer in layers:
-                streams.join(resid(layer)[ablation.row])
+                streams.join(leaving(layer))
             if layer < last:
                 streams.run(layer, layer + 1, ablating([layer]))
         # 2. The last block, and what is read after it.

@@ -229,7 +229,7 @@ class CallPositions:
                 f"{self.name} belong to a call of {list(flags.shape)} positions, and the model "
                 f"runs on {[batch, length]}; something else changed the batch or the length."
             )
-        return flags
+        return flags.to(device)
 
     def flags_like(self, activation: Tensor, side: Side = None) -> Bool[Tensor, "batch pos"]:
         """:meth:`flags` for an activation ``[batch pos ...]`` of a layer of ``side``.
@@ -290,9 +290,8 @@ class CallPositions:
             )
         generated = max(0, start + length - self._prompt.shape[1])
         # [batch length]: flags of the prompt and, after it, False for what was generated
-        return torch.nn.functional.pad(self._prompt, (0, generated), value=False)[
-            :, start : start + length
-        ]
+        flags = torch.nn.functional.pad(self._prompt, (0, generated), value=False)
+        return flags[:, start : start + length].to(device)
 
     def _counted(
         self, batch: int, length: int, device: torch.device

@@ -232,6 +232,7 @@ def pool_groups(
         OptionError: an unknown ``how``; an index beyond ``n_groups``; a function that fails, or
             whose vector is of another shape or not finite where all that it was given is.
     """
+    groups = groups.to(activations.device)
     largest = int(groups.max()) if groups.numel() else -1
     width = largest + 1 if n_groups is None else n_groups
     if not largest < width <= MOST_GROUPS:
@@ -298,6 +299,7 @@ def spread_groups(
     activations: Float[Tensor, "batch pos d_model"],
 ) -> Float[Tensor, "batch pos d_model"]:
     """Give every token its group's vector; tokens without a group keep their activation."""
+    groups = groups.to(pooled.device)
     index = groups.clamp(min=0)[:, :, None].expand(-1, -1, pooled.shape[2])  # [batch pos d_model]
     return torch.where((groups >= 0)[:, :, None], pooled.gather(1, index), activations)
 

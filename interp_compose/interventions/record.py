@@ -42,7 +42,8 @@ class AblationRecord(Record):
         """``after`` where ``here``, counted; ``here`` has a last axis of 1 to be broadcast."""
         out = torch.where(here, after.to(before.dtype), before)
         # Vectors are the last axis. The count stays a tensor, so that no hook waits for a GPU.
-        self._n_changed = self._n_changed + ((out != before) & here).any(dim=-1).sum()
+        changed = ((out != before) & here).any(dim=-1).sum()
+        self._n_changed = changed + torch.as_tensor(self._n_changed).to(changed.device)
         return out
 
     @contextmanager

@@ -147,7 +147,8 @@ class JoinedStreams:
                     position_ids=streams.positions,
                     prefix=streams.prefix,
                 )
-            if out.shape[2] != resid.shape[2]:  # the residual's width depends on the layer
+            # The residual's width depends on the layer, and so may its device.
+            if (out.shape[2], out.device) != (resid.shape[2], resid.device):
                 resid = out.new_empty((*resid.shape[:2], out.shape[2]))
             resid[chunk] = out  # in place: a chunk has been read before it is written
         self.resid = resid
@@ -219,7 +220,7 @@ class StreamSweep:
         """Residuals enter at a start layer, the next one in order; all that entered so far run on
         to the one after it."""
         for rows, begin, streams in self._parts:
-            streams.join(resid[rows, begin:])
+            streams.join(resid[rows.to(resid.device), begin:])
             if layer in self._next:
                 streams.run(layer, self._next[layer])
 

@@ -46,6 +46,14 @@ class Places:
     source: Int[Tensor, "source pos"]
     differs: Bool[Tensor, "pair"]
 
+    def to(self, device: torch.device) -> Places:
+        return Places(
+            self.layout.to(device),
+            self.phrase.to(device),
+            self.source.to(device),
+            self.differs.to(device),
+        )
+
 
 def vectors_of(
     targets: Float[Tensor, "pair d_model"],
@@ -97,6 +105,7 @@ def entering(
         InterventionError: in no pair whose phrases differ does the source's vector differ from the
             target's own.
     """
+    places, direction = places.to(target.device), direction.to(target.device)
     layout, rows = places.layout, torch.arange(len(target), device=target.device)
     out = []
     for name, how in poolings.items():

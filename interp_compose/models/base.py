@@ -297,7 +297,7 @@ class BaseModel(Wrapped):
         """The last hidden state of the call that :meth:`plain` makes."""
         check_call(tokens, None)
         with self._read_by_name(tokens), self._own_run():
-            return self._plain_hidden(tokens)
+            return self._plain_hidden(tokens).to(self.device)
 
     def forward(
         self,
@@ -320,7 +320,7 @@ class BaseModel(Wrapped):
         _check_read(read)
         tokens, mask = self._checked(tokens, attention_mask)
         with self._read_by_name(tokens), self._own_run():
-            return self.open_blocks.call(self._run_forward, tokens, mask, read)
+            return self.open_blocks.call(self._run_forward, tokens, mask, read).to(self.device)
 
     def resid_pre(
         self,
@@ -407,7 +407,7 @@ class BaseModel(Wrapped):
         check_call(position_ids, attention_mask)
         with self._placed_by_name(position_ids), self._own_run():
             streams = Streams(resid, attention_mask, position_ids, prefix)
-            return self._resume(streams, start, read=read)
+            return self._resume(streams, start, read=read).to(self.device)
 
     @contextmanager
     def keeping(self) -> Iterator[Callable[[], Kept]]:
@@ -425,7 +425,7 @@ class BaseModel(Wrapped):
         """Logits from the residual that leaves the last block: final norm, unembedding, caps."""
         self._check_stream(resid, self.n_layers)
         with self._own_run():
-            return self._unembed(resid)
+            return self._unembed(resid).to(self.device)
 
     def check_in_place(self) -> None:
         """Refuse a model whose wrapped module runs other layers than TransformerLens shows.
@@ -602,7 +602,8 @@ class BaseModel(Wrapped):
 
     @property
     def device(self) -> torch.device:
-        """Where token ids are expected."""
+        """Where token ids are expected and outputs come back; residuals, and what hook points show,
+        stay where their block is."""
         return next(self.parameters()).device
 
     @property

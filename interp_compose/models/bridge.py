@@ -19,6 +19,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformer_lens.model_bridge import TransformerBridge as TransformerBridge
+from transformer_lens.model_bridge.generalized_components import NormalizationBridge
 from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_from_module
 
 from interp_compose.errors import CapabilityError, InterpComposeError, first_line
@@ -144,11 +145,11 @@ def check_wrappable(model: Any) -> None:
 
     Raises:
         CapabilityError: weights that are not in memory, adapters around the model, or an
-            encoder–decoder with transformer-lens 3.9.
+            encoder–decoder on several devices or with transformer-lens 3.9.
     """
     kind = type(model)
-    if (first := next(model.parameters(), None)) is not None and first.is_meta:
-        raise CapabilityError(not_in_memory(model))
+    if absent := not_in_memory(model):
+        raise CapabilityError(absent)
     if kind.__module__.startswith("peft.") and not hasattr(model, "merge_and_unload"):
         raise CapabilityError(
             f"a {kind.__name__} holds an adapter that learns a prompt or prefix, which goes before "
@@ -159,6 +160,12 @@ def check_wrappable(model: Any) -> None:
         raise CapabilityError(
             f"a {kind.__name__} holds adapters around a model, and TransformerLens wraps the model "
             "alone: merge them with model.merge_and_unload() and pass what that returns."
+        )
+    devices = sorted({str(weight.device) for weight in model.parameters()})
+    if has_two_stacks(model) and len(devices) > 1:
+        raise CapabilityError(
+            f"this {kind.__name__} lies on {', '.join(devices)}, and encoder–decoders are proven "
+            "on one device alone: load it with device=…, and dtype='bfloat16' if memory is short."
         )
     if has_two_stacks(model) and version("transformer-lens") < "4":
         raise CapabilityError(
@@ -203,6 +210,7 @@ class BridgeModel(LensModel):
         architecture = str(bridge.cfg.architecture or type(hf_model).__name__)
         super().__init__(bridge, name=name, architecture=architecture, tokenizer=tokenizer)
         settled(bridge)
+        _follow_norms(bridge)
         accepted = set(inspect.signature(hf_model.forward).parameters)
         inner = getattr(hf_model, "base_model", hf_model)
         accepted_inside = set(inspect.signature(inner.forward).parameters)
@@ -286,7 +294,7 @@ class BridgeModel(LensModel):
         """One call of the wrapped model on token ids or embeddings."""
         if read == "hidden":
             if self._keeps_last:  # logits at no position
-                options["logits_to_keep"] = torch.empty(0, dtype=torch.long, device=start.device)
+                options["logits_to_keep"] = slice(0)  # no tensor: the last block may be elsewhere
             with self._last_hidden() as outputs:
                 self.lens(start, **options)
             return outputs[-1]  # NanoChat norms its embeddings by the same module
@@ -410,6 +418,23 @@ class BridgeModel(LensModel):
                 handle.remove()
             self._block_output = outputs[0]
         return issubclass(self._block_output, tuple)
+
+
+def _follow_norms(bridge: TransformerBridge) -> None:
+    """What enters a norm moves to the device of its weights.
+
+    TransformerLens computes some norms itself, past the hook of accelerate that moves the input of
+    the wrapped module; the final one may lie elsewhere than the last block.
+    """
+    if len({weight.device for weight in bridge.parameters()}) == 1:
+        return
+    for part in bridge.modules():
+        if isinstance(part, NormalizationBridge) and any(True for _ in part.parameters()):
+            part.register_forward_pre_hook(_moved_to(next(part.parameters()).device))
+
+
+def _moved_to(device: torch.device) -> Callable[[nn.Module, tuple[Any, ...]], tuple[Any, ...]]:
+    return lambda module, args: tuple(one.to(device) for one in args)
 
 
 def _window(config: Any) -> int | None:

@@ -347,7 +347,7 @@ class _Probes:
         for layer in layers if self.two_stacks else sorted({0, middle}):
             entering = self.model.resid_pre(self.tokens, layer, attention_mask=self.mask)
             captured = self.resid[self.names[layer]]
-            worst = max(worst, _spread_distance(entering[valid], captured[valid]))
+            worst = max(worst, _spread_distance(_at(entering, valid), _at(captured, valid)))
         if last_layer > 0:
             # 3. From the first layer to the last, without reading the output.
             stepped = self.model.run_blocks(
@@ -357,7 +357,8 @@ class _Probes:
                 attention_mask=self.mask,
                 position_ids=self.position_ids,
             )
-            worst = max(worst, _spread_distance(stepped[valid], self.resid[self.names[-1]][valid]))
+            resid = self.resid[self.names[-1]]
+            worst = max(worst, _spread_distance(_at(stepped, valid), _at(resid, valid)))
         return Probe(worst <= self.tolerance, f"relative error {worst:.1e} at layers {layers}")
 
     @cached_property  # two probes of a decoder compare with it
@@ -585,7 +586,7 @@ class _MaskedKeys:
         self.model, self.site, self.keys = model, site, keys
 
     def scores(self, scores: Tensor) -> Tensor:
-        keys = self.model.at_side(self.keys, self.site.keys)
+        keys = self.model.at_side(self.keys, self.site.keys).to(scores.device)
         sinks = scores.shape[-1] - keys.shape[1]  # columns of the softmax that are no positions
         # [batch 1 1 key]
         keys = torch.nn.functional.pad(keys, (0, sinks), value=False)[:, None, None, :]
@@ -616,13 +617,19 @@ def _distance(
     a: Float[Tensor, "batch pos d"], b: Float[Tensor, "batch pos d"], mask: Tensor
 ) -> float:
     """The largest difference where ``mask`` is not 0."""
-    valid = mask.bool()
-    return float((a[valid].float() - b[valid].float()).abs().max())
+    a, b = _at(a, mask).float(), _at(b, mask).float()
+    return float((a - b.to(a.device)).abs().max())
+
+
+def _at(values: Float[Tensor, "batch pos d"], mask: Tensor) -> Float[Tensor, "real d"]:
+    """Those where ``mask`` is not 0, on the device where they are: it depends on their layer."""
+    return values[mask.to(values.device).bool()]
 
 
 def _spread_distance(a: Float[Tensor, "*axes d"], b: Float[Tensor, "*axes d"]) -> float:
     """Largest difference as a share of the standard deviation of ``b``."""
-    return float((a.float() - b.float()).abs().max() / b.float().std().clamp(min=1e-12))
+    b = b.to(a.device).float()
+    return float((a.float() - b).abs().max() / b.std().clamp(min=1e-12))
 
 
 def _copy(activation: Tensor, hook: Any) -> Tensor:

@@ -53,7 +53,7 @@ class EmbeddingReader:
         special: Int[Tensor, "batch pos"],
     ) -> Float[Tensor, "batch d_model"]:
         """Embeddings in float32. ``mask`` is 1 for real positions, ``special`` for special ones."""
-        counted = mask if self.specials else mask * (1 - special)
+        counted = (mask if self.specials else mask * (1 - special)).to(hidden.device)
         if self.how == "mean":
             weights = counted.float() / counted.sum(dim=1, keepdim=True)
             # Padding may hold NaN, so it is zeroed before it is multiplied by 0.

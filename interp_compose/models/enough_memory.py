@@ -1,23 +1,32 @@
 """Whether memory suffices: what is free, and what weights and a batch hold at least.
 
-Only what is certain to be held counts, so that nothing is refused that would have run: a batch
-takes up to :data:`MOST_OF_LEAST` times as much, and one a little too large fails when it runs.
+Only what is certain to be held is refused, so that nothing is that would have run: a batch takes up
+to :data:`MOST_OF_LEAST` times as much. What a CAP sweep is expected to take (:func:`sweep_bytes`)
+warns, and proposes a batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 from typing import Any, Final
 
 import torch
 
-from interp_compose.errors import NotEnoughMemoryError
+from interp_compose.errors import NotEnoughMemoryError, warn
 from interp_compose.models.base import BaseModel
 from interp_compose.models.memory import chunk_tokens
 
 MOST_OF_LEAST: Final = 4
 """How many times :func:`least_bytes` a batch was measured to hold at most."""
+MOST_OF_FREE: Final = 0.8
+"""Which share of the free memory an estimate may fill."""
+EXPECTED: Final = (0.7, 1.5)
+"""The smallest and largest share of what tensors held that :func:`sweep_bytes` came to, over a
+GPT-2, a Llama with few key heads and a large vocabulary, 48 batches: 0.74 and 1.41."""
 PROC: Final = Path("/proc")
 GROUPS: Final = Path("/sys/fs/cgroup")
 LIMIT_AND_USE: Final = {
@@ -73,18 +82,54 @@ def _left_in_groups() -> Iterator[int]:
                 yield limit - used + sum(entries.get(name, 0) for name in files)
 
 
-def check_available(needed: int, device: torch.device, what: str, remedy: str) -> None:
-    """Refuse ``what`` ("a batch of …") if ``needed`` bytes are more than can be taken.
+def free_bytes(devices: Iterable[torch.device]) -> int | None:
+    """:func:`available_bytes` of several devices together."""
+    free = [available_bytes(device) for device in devices]
+    return None if None in free else sum(filter(None, free))
+
+
+def check_available(
+    needed: int,
+    devices: Sequence[torch.device],
+    what: str,
+    remedy: str,
+    *,
+    expected: int | None = None,
+) -> None:
+    """Refuse ``what`` ("a batch of …") if ``needed`` bytes are more than can be taken, and warn
+    where what it is ``expected`` to take is.
 
     Raises:
         NotEnoughMemoryError: with both numbers and the remedy.
+        UserWarning: likewise.
     """
-    free = available_bytes(device)
-    if free is not None and needed > free:
-        raise NotEnoughMemoryError(
-            f"{what} needs at least {needed / 2**30:.3g} GiB ({needed:,} bytes) of memory, and "
-            f"{free / 2**30:.3g} GiB ({free:,} bytes) are free ({device}): {remedy}."
-        )
+    free = free_bytes(devices)
+    if free is None or max(needed, expected or 0) <= free:
+        return
+    estimate = f"is estimated to take {_gib(expected or 0)}"
+    least = f"needs at least {_gib(needed)}" + f" and {estimate}" * bool(expected)
+    message = (
+        f"{what} {least if needed > free else estimate} of memory, and {_gib(free)} are free "
+        f"({', '.join(map(str, devices))}): {remedy}."
+    )
+    if needed > free:
+        raise NotEnoughMemoryError(message)
+    warn(message)
+
+
+def _gib(n_bytes: int) -> str:
+    return f"{n_bytes / 2**30:.3g} GiB ({n_bytes:,} bytes)"
+
+
+def rows_that_fit(
+    expected: Callable[[int], int], n_rows: int, devices: Sequence[torch.device]
+) -> int:
+    """How many of a batch's rows are expected to take no more than :data:`MOST_OF_FREE` of what is
+    free; 0 where one row is not, or where that is not known."""
+    free = free_bytes(devices)
+    if free is None:
+        return 0
+    return bisect_right(range(1, n_rows + 1), MOST_OF_FREE * free, key=expected)
 
 
 def least_bytes(
@@ -142,6 +187,113 @@ def _per_position(model: BaseModel, n_keys: float) -> float:
     return max(2 * model.d_model + 2 * model.n_heads * n_keys, in_mlp)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """What the memory of a decoder depends on; ``itemsize`` is bytes a number."""
+
+    n_weights: int
+    n_layers: int
+    d_model: int
+    n_heads: int
+    n_key_heads: int
+    d_head: int
+    d_mlp: int
+    gated: bool
+    d_vocab: int
+    itemsize: int
+
+    @classmethod
+    def of(cls, model: BaseModel) -> Shape:
+        cfg = model.lens.cfg
+        return cls(
+            n_weights=sum(weight.numel() for weight in model.parameters()),
+            n_layers=model.n_layers,
+            d_model=model.d_model,
+            n_heads=model.n_heads,
+            n_key_heads=getattr(cfg, "n_key_value_heads", None) or model.n_heads,
+            d_head=int(cfg.d_head),
+            d_mlp=int(getattr(cfg, "d_mlp", None) or 0),
+            gated=bool(getattr(cfg, "gated_mlp", False)),
+            d_vocab=model.d_vocab,
+            itemsize=model.dtype.itemsize,
+        )
+
+    @property
+    def weights(self) -> int:
+        """Bytes of the weights."""
+        return self.n_weights * self.itemsize
+
+    def in_block(self, n_keys: int) -> int:
+        """Numbers that eager attention and an MLP hold of each position at most, measured: vectors
+        of width d_model, and scores and pattern, which half precision also has in float32; after
+        attention its pattern stays while the MLP runs."""
+        scores = (2 if self.itemsize > 2 else 5) * self.n_heads * n_keys
+        neurons = (3 if self.gated else 4) * self.d_mlp
+        in_mlp = 4 * self.d_model + neurons + self.n_heads * n_keys
+        return max(7 * self.d_model + scores, in_mlp) + n_keys
+
+
+def sweep_bytes(
+    shape: Shape,
+    rows: int,
+    length: int,
+    *,
+    n_layers: int,
+    ways: int,
+    pooled: int,
+    positions: int,
+    together: tuple[int, int],
+    max_tokens: int,
+    n_read: int = 1,
+    kept: bool = True,
+) -> dict[str, int]:
+    """An estimate of what a CAP sweep of a batch ``[rows length]`` holds at its peak, in bytes by
+    part, beyond the weights: :data:`EXPECTED` times what tensors held, where it was measured.
+
+    Args:
+        n_layers: start layers, each of which has a clean residual and a group of streams.
+        ways: poolings and controls, each a stream of every row at every start layer.
+        pooled: positions of a pooled row.
+        positions: of the streams of one start layer, those that are run, summed.
+        together: of these, the streams that run in the same calls, and their positions.
+        max_tokens: streams × positions of one call (:func:`.memory.chunk_tokens`).
+        n_read: positions of each stream whose logits are read.
+        kept: whether streams go on from the clean run's keys and values.
+    """
+    size, d_model = shape.itemsize, shape.d_model
+    # 1. [layer row pos d_model], kept of the clean run until streams leave at their layer.
+    resid = n_layers * rows * length * d_model
+    # 2. [layer row head pos d_head], keys and values of the clean run, held throughout.
+    keys_of_one = 2 * shape.n_key_heads * shape.d_head  # of a position, in a layer
+    keys = shape.n_layers * rows * length * keys_of_one if kept else 0
+    # 3. [layer stream pos d_model], room for all streams from the first layer on; and, of one
+    # layer, what is pooled in each way, once more side by side.
+    streams = n_layers * positions * d_model
+    entering = 2 * ways * rows * pooled * d_model
+    # 4. Chunks of about one size: streams in a block, the keys before them gathered and joined by
+    # their own, and [stream n_read d_vocab], of which float32 has two more as log-probabilities.
+    run = together[1] / together[0]
+
+    def chunk(n_positions: int) -> float:
+        n = n_positions / ceil(n_positions / max(max_tokens, run))
+        before = (2 * pooled - run) * keys_of_one if kept else 0
+        logits = n_read * shape.d_vocab * (size + 8) / size
+        return max(n * shape.in_block(pooled) + n / run * before, n / run * logits)
+
+    phases: tuple[dict[str, float], ...] = (
+        {"residuals": resid, "keys": keys, "block": rows * length * shape.in_block(length)},
+        {
+            "residuals": resid * (n_layers - 1) / n_layers,
+            "keys": keys,
+            "streams": streams,
+            "block": max(entering, chunk(together[1])),
+        },
+        {"keys": keys, "streams": streams, "block": chunk(n_layers * together[1])},
+    )
+    largest = max(phases, key=lambda parts: sum(parts.values()))
+    return {part: int(number * size) for part, number in largest.items()}
+
+
 def check_weights(
     n_weights: int | None, name: str, held: Mapping[str, torch.dtype], remedy: str
 ) -> None:
@@ -158,7 +310,7 @@ def check_weights(
         return
     for device, dtype in held.items():
         needed = n_weights * dtype.itemsize
-        check_available(needed, torch.device(device), f"loading {name!r}", remedy)
+        check_available(needed, [torch.device(device)], f"loading {name!r}", remedy)
 
 
 def check_loading(config: Any, name: str, device: str, dtype: torch.dtype) -> None:

@@ -385,6 +385,13 @@ class LensModel(BaseModel):
                     if any(isinstance(getattr(one, name, None), Tensor) for one in block.children())
                 ]
             except (AttributeError, NotImplementedError, ValueError, RuntimeError) as missing:
+                devices = sorted({str(weight.device) for weight in self.parameters()})
+                if len(devices) > 1 and name not in WEIGHT_NAMES[:4]:
+                    raise CapabilityError(
+                        f"the layers of {self.name!r} lie on {', '.join(devices)}, and a stack of "
+                        f"their {name!r} would have one device: read model.blocks[layer], or "
+                        "model.state_dict()."
+                    ) from missing
                 why = "" if "object has no attribute" in str(missing) else f" ({missing})"
                 raise CapabilityError(
                     f"{self.architecture} offers no stacked {name!r}{why}; read it from "

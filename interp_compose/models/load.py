@@ -16,6 +16,7 @@ from transformer_lens.supported_models import MODEL_ALIASES, OFFICIAL_MODEL_NAME
 from transformers.utils import logging
 
 from interp_compose._public import public
+from interp_compose.checks import check_package
 from interp_compose.errors import (
     CapabilityError,
     CorruptFileError,
@@ -101,8 +102,9 @@ def load_model(
         dtype: ``"float32"``, ``"bfloat16"``, ``"float16"`` or a torch dtype; float32 by default,
             as in TransformerLens, whatever the checkpoint's own. Not for objects.
         revision: branch, tag or commit on the hub.
-        device_map: handed to Hugging Face (``"auto"``) for models larger than one GPU; excludes
-            ``device``.
+        device_map: handed to Hugging Face for models larger than one GPU: ``"auto"``, or devices
+            by module. Every weight has to find room on a GPU; an encoder–decoder on one. Excludes
+            ``device``, and needs accelerate (the extra ``processes``).
         trust_remote_code: runs Python from the hub. Needs a pinned ``revision``.
 
     Raises:
@@ -110,7 +112,8 @@ def load_model(
         DeviceError: a device that is not there.
         CorruptFileError: a weight file that does not match its checksum, or was cut.
         CapabilityError: an architecture that TransformerLens refuses.
-        MissingPackageError: a GGUF file, without the package that reads it.
+        MissingPackageError: a GGUF file, without the package that reads it; a ``device_map``
+            without accelerate.
         NotEnoughMemoryError: weights that are converted need more than is free.
     """
     if name is not None:
@@ -257,6 +260,8 @@ def _load_pretrained(
         raise OptionError(
             f"device={str(device)!r} and device_map={device_map!r} exclude each other"
         )
+    if device_map is not None:
+        check_package("accelerate", "processes")
     for one in device_map.values() if isinstance(device_map, dict) else [device_map or "auto"]:
         if one not in PLACED_BY_HF:
             check_device(one)

@@ -33,7 +33,7 @@ def compared(
         if value.numel() != expected.numel():
             return Outcome("wrong", f"{list(value.shape)} instead of {list(expected.shape)}")
         value = value.reshape(expected.shape)
-    value, expected = value.float(), expected.float()
+    value, expected = value.float(), expected.to(value.device).float()
     if not bool(value.isfinite().all() and expected.isfinite().all()):
         return Outcome("wrong", "NaN or infinite numbers")
     if spread is None:

@@ -248,8 +248,9 @@ def not_in_memory(module: nn.Module) -> str:
         return ""
     return (
         f"{len(absent)} weights of this {type(module).__name__}, such as {absent[0]!r}, are not in "
-        "memory (on the meta device, or offloaded by accelerate): load the whole model, without "
-        "cpu_offload or device_map; with dtype='bfloat16' it takes half of the memory."
+        "memory (on the meta device, or offloaded by accelerate): load the whole model onto "
+        "devices that hold it, with no 'cpu' or 'disk' beside a GPU in its device_map, and without "
+        "cpu_offload; with dtype='bfloat16' it takes half of the memory."
     )
 
 

@@ -58,7 +58,8 @@ class Prefix:
         for layer, (keys, values) in enumerate(zip(self.kept.keys, self.kept.values, strict=True)):
             if layer in layers:
                 # [row head pos d_head] -> [stream head before d_head]
-                cache.update(keys[:, :, places][self.row], values[:, :, places][self.row], layer)
+                row = self.row.to(keys.device)
+                cache.update(keys[:, :, places][row], values[:, :, places][row], layer)
             else:
                 # For the length alone: one number per position.
                 cache.update(keys[:1, :1, places, :1], values[:1, :1, places, :1], layer)

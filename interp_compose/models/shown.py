@@ -160,7 +160,8 @@ def residuals(recorded: Recorded, layer: int) -> Iterator[Found]:
             shapes = f"{list(one.shape)}, and the residual is {list(before.shape)}"
             yield names[part], "is added to the residual", Outcome("wrong", shapes)
             return
-        added[part] = one.reshape(before.shape)  # OPT shows all positions as one axis
+        # OPT shows all positions as one axis; a block may lie elsewhere than what enters it.
+        added[part] = one.to(before.device).reshape(before.shape)
     if not model.ends_in_norm:
         total = before
         for number, one in enumerate(added.values(), 1):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,15 @@ from benchmarks.common import LiveTensors
 from interp_compose.errors import InterpComposeError, NotEnoughMemoryError
 from interp_compose.models import enough_memory
 from interp_compose.models.enough_memory import (
+    EXPECTED,
+    MOST_OF_FREE,
     MOST_OF_LEAST,
+    Shape,
     available_bytes,
     check_loading,
     n_weights_of,
+    rows_that_fit,
+    sweep_bytes,
 )
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
@@ -28,8 +34,11 @@ from interp_compose.studies.cap.options import CapOptions
 from interp_compose.studies.core.study import Prepared
 from interp_compose.studies.similarity.measure import prepare_similarity
 from interp_compose.studies.similarity.options import SimilarityOptions
+from interp_compose.studies.transplant.measure import prepare_transplant
+from interp_compose.studies.transplant.options import TransplantOptions
 from interp_compose.types import Example
 from tests.studies.conftest import splitting_tokenizer
+from tests.studies.test_transplant import PAIRS
 
 CPU = torch.device("cpu")
 KIB, GIB = 2**10, 2**30
@@ -59,6 +68,7 @@ def peak_of(prepared: Prepared[Any], batch: Any) -> int:
         live = LiveTensors()
         with live:
             prepared.rows(batch)
+    assert live.now == 0  # nothing that was made for a batch outlives it
     return live.peak
 
 
@@ -86,6 +96,79 @@ def test_the_estimate_is_below_what_is_held_and_near_it(shape: str) -> None:
         ratios[name] = peak_of(prepared, batch) / prepared.least_bytes(batch)
     print(ratios)
     assert all(1 <= ratio <= MOST_OF_LEAST for ratio in ratios.values()), ratios
+
+
+LATE = [Example("a b " * 12 + "abc " * (3 + k % 3) + "bcd ab x", "a") for k in range(6)]
+"""Behind a prefix of single tokens, which is not run again."""
+
+
+def gpt2(dtype: torch.dtype = torch.float32) -> LensModel:
+    torch.manual_seed(0)
+    sizes = {"n_embd": 64, "n_head": 4, "n_layer": 6, "n_positions": 128, "vocab_size": 97}
+    config = transformers.GPT2Config(**sizes, bos_token_id=0, eos_token_id=0)
+    module = transformers.GPT2LMHeadModel(config).eval().to(dtype)
+    return load_model(module, tokenizer=splitting_tokenizer())
+
+
+SWEPT: dict[str, Callable[[], LensModel]] = {
+    "GPT-2": gpt2,
+    "few key heads": lambda: llama(**SHAPES["deep, few key heads"]),
+    "large vocabulary": lambda: llama(**SHAPES["large vocabulary"]),
+    "GPT-2 in bfloat16": lambda: gpt2(torch.bfloat16),
+}
+
+
+@pytest.mark.parametrize("name", SWEPT)
+def test_a_sweep_takes_about_what_is_expected(name: str) -> None:
+    model, ratios = SWEPT[name](), {}
+    modes: tuple[Any, ...] = ("collapse", "broadcast")
+    for mode, examples, size in product(modes, (EXAMPLES, LATE), (2, 6)):
+        prepared = prepare_cap(model, examples, CapOptions(mode=mode, batch_size=size))
+        batch = max(prepared.batches, key=prepared.expected_bytes)
+        ratio = prepared.expected_bytes(batch) / peak_of(prepared, batch)
+        ratios[mode, examples is LATE, size] = ratio
+    print(ratios)
+    assert all(EXPECTED[0] <= ratio <= EXPECTED[1] for ratio in ratios.values()), ratios
+
+
+def test_nothing_of_a_transplant_outlives_its_batch() -> None:
+    prepared = prepare_transplant(
+        llama(**SHAPES["deep, few key heads"]), PAIRS, TransplantOptions(layers=[0, 3])
+    )
+    assert peak_of(prepared, prepared.batches[0]) > prepared.least_bytes(prepared.batches[0])
+
+
+def test_the_table_of_a_large_model_is_the_formula() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "models.md").read_text("utf-8")
+    table = text.split("## Memory of a 7B model")[1].split("\n\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")]
+    shape = Shape(
+        **{"n_weights": 6_738_415_616, "n_layers": 32, "d_model": 4096, "n_heads": 32},
+        **{"n_key_heads": 32, "d_head": 128, "d_mlp": 11008, "d_vocab": 32000, "itemsize": 2},
+        gated=True,
+    )
+    # What chunk_tokens gives for a GPU of 24 GiB.
+    max_tokens = 24 * GIB // 20 // (32 * 4096 * 2 + 12 * 32000 // 40)
+    assert f"calls of {max_tokens:,} tokens" in table
+    for cells in rows[1:]:
+        n = int(cells[0])
+        ways: Any = {"n_layers": 32, "ways": 7, "pooled": 40, "positions": 7 * n * 40}
+        together = 7 * n, 7 * n * 40
+        parts = sweep_bytes(shape, n, 64, **ways, together=together, max_tokens=max_tokens)
+        named = [parts.get(part, 0) for part in ("residuals", "keys", "streams", "block")]
+        numbers = [shape.weights, *named, shape.weights + sum(named)]
+        assert cells[1:] == [f"{number / GIB:.2f}" for number in numbers]
+    assert len(rows) == 5
+
+
+def test_the_batch_that_fits_is_the_largest_that_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    free(monkeypatch, 100)
+    for expected in (9, 10, 20, 79, 80, 81):
+        fits = int(MOST_OF_FREE * 100) // expected
+        assert rows_that_fit(lambda n, each=expected: n * each, 9, [CPU]) == min(fits, 9)
+    assert rows_that_fit(lambda n: n * 40, 9, [CPU, CPU]) == 4  # two devices
+    free(monkeypatch, None)
+    assert rows_that_fit(lambda n: n, 9, [CPU]) == 0
 
 
 def test_live_tensors_are_counted_once_and_until_they_end() -> None:
@@ -143,8 +226,12 @@ def test_a_curve_is_refused_before_its_first_batch(monkeypatch: pytest.MonkeyPat
     model = llama(**SHAPES["small vocabulary"])
     prepared = prepare_cap(model, EXAMPLES, CapOptions(batch_size=6))
     needed = max(map(prepared.least_bytes, prepared.batches))
-    free(monkeypatch, needed)
+    expected = max(map(prepared.expected_bytes, prepared.batches))
+    free(monkeypatch, expected)
     whole = cap_curve(model, EXAMPLES, batch_size=6, progress=False)
+    free(monkeypatch, expected - 1)
+    with pytest.warns(UserWarning, match=r"of 6 is estimated to take .* set batch_size=4, which"):
+        cap_curve(model, EXAMPLES, batch_size=6, progress=False)
     free(monkeypatch, needed - 1)
     calls: list[Any] = []
     monkeypatch.setattr(type(prepared), "rows", lambda self, items: calls.append(items))
@@ -154,7 +241,8 @@ def test_a_curve_is_refused_before_its_first_batch(monkeypatch: pytest.MonkeyPat
     assert calls == []
     for part in (f"({needed:,} bytes)", f"({needed - 1:,} bytes)", "a batch of 6"):
         assert part in message
-    assert "set a smaller batch_size, measure fewer layers" in message
+    assert f"and is estimated to take {expected / GIB:.3g} GiB" in message
+    assert "set batch_size=1, which would fit, measure fewer layers" in message
     assert isinstance(refusal.value, InterpComposeError)
     assert isinstance(refusal.value, MemoryError)
     free(monkeypatch, 0)
@@ -163,7 +251,7 @@ def test_a_curve_is_refused_before_its_first_batch(monkeypatch: pytest.MonkeyPat
     with pytest.raises(NotEnoughMemoryError, match=r"free \(cpu\): use shorter texts\."):
         cap_curve(model, EXAMPLES, layers=[1], batch_size=1, progress=False)
     monkeypatch.undo()
-    free(monkeypatch, needed - 1)  # half of the batch fits
+    free(monkeypatch, 2 * expected // 3)  # half of the batch fits
     half = cap_curve(model, EXAMPLES, batch_size=3, progress=False)
     assert half.frame["accuracy"].tolist() == whole.frame["accuracy"].tolist()
 

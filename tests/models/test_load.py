@@ -138,6 +138,43 @@ def test_devices_that_are_not_there_are_refused(folder: Path, device: str) -> No
         load_model(folder, device_map={"": device})
 
 
+@pytest.mark.parametrize(
+    ("build", "visible", "refusal", "cause"),
+    [
+        (None, None, "Torch not compiled with CUDA enabled", "was built without CUDA; install"),
+        (
+            "13.0",
+            "",
+            "No CUDA GPUs are available",
+            "CUDA_VISIBLE_DEVICES='' hides every GPU; unset",
+        ),
+        (
+            "13.0",
+            "0",
+            "The NVIDIA driver on your system is too old (found version 11040). Please update it",
+            "built for CUDA 13.0: The NVIDIA driver .* 11040.*; CUDA_VISIBLE_DEVICES='0'",
+        ),
+    ],
+)
+def test_why_there_is_no_gpu(
+    build: str | None,
+    visible: str | None,
+    refusal: str,
+    cause: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def ones(*shape: int, device: str) -> None:
+        raise RuntimeError(refusal)
+
+    monkeypatch.setattr(torch.version, "cuda", build)
+    monkeypatch.setattr(torch, "ones", ones)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    with pytest.raises(DeviceError, match=f"device 'cuda' cannot be used .*{cause}"):
+        load_model("no/such-model", device="cuda")
+
+
 def test_a_device_is_tried_before_anything_is_read() -> None:
     with pytest.raises(DeviceError, match="'hpu' cannot be used"):
         load_model("no/such-model", device="hpu")

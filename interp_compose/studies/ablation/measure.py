@@ -472,7 +472,10 @@ class References:
         if self.options.how == "mean":
             return {name: of_head.float().mean(dim=0) for name, of_head in outputs.items()}
         draws = {n: self._draws(items, batch, n) for n in {len(of) for of in outputs.values()}}
-        return {name: of_head[draws[len(of_head)]] for name, of_head in outputs.items()}
+        return {
+            name: of_head[draws[len(of_head)].to(of_head.device)]
+            for name, of_head in outputs.items()
+        }
 
     def _draws(
         self, items: Sequence[PreparedExample], batch: PromptBatch, n_tokens: int
@@ -505,7 +508,8 @@ class References:
             for name, side in sites.items():
                 real = model.own_mask(batch.tokens, batch.mask, side)
                 for row, item in enumerate(part):
-                    z[name][item.index] = captured[name][row, real[row]]
+                    here = real[row].to(captured[name].device)
+                    z[name][item.index] = captured[name][row, here]
         return {name: torch.cat([parts[i] for i in sorted(parts)]) for name, parts in z.items()}
 
 

@@ -175,7 +175,7 @@ def _weights(model: LensModel, tokens: Tensor) -> Outcome:
             if inputs is None or output.shape[-1] not in matrix.weight.shape:
                 continue
             if inputs.is_floating_point():
-                expected = inputs @ matrix.weight.mT
+                expected = inputs.to(output.device) @ matrix.weight.to(output.device).mT
                 expected = expected + (output - expected).flatten(0, -2).mean(dim=0)
             else:
                 expected = matrix.weight[inputs]

@@ -31,7 +31,7 @@ from interp_compose.interventions.pooling import (
 from interp_compose.interventions.pooling_sweep import sweep, with_controls, with_layouts
 from interp_compose.interventions.streams import capture_kept, resumed
 from interp_compose.models.base import Streams
-from interp_compose.models.enough_memory import least_bytes
+from interp_compose.models.enough_memory import Shape, least_bytes, sweep_bytes
 from interp_compose.models.layers import resolve_layers
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import chunk_tokens
@@ -116,27 +116,33 @@ class PreparedCap(Prepared[CapCurve]):
     layers: Sequence[int]
     poolings: Mapping[str, How | OwnPooling]
 
-    def least_bytes(self, items: Sequence[PreparedExample]) -> int:
-        """Of the clean pass, or of the streams behind the first change of each example."""
-        length, continues = max(item.n_tokens for item in items), self.model.continues
-        n_read = max(len(item.answer_ids) for item in items)
-        layers = self.layers if any(item.affected for item in items) else ()
+    def _run(self, items: Sequence[PreparedExample]) -> tuple[list[int], list[int], list[int]]:
+        """Positions of each example's streams: all, and those from its first change on, where the
+        model can go on from there; and of the latter those that run together."""
+        continues, n_read = self.model.continues, max(len(item.answer_ids) for item in items)
         collapses = self.options.mode == "collapse"
         whole = [item.n_pooled if collapses else item.n_tokens for item in items]
-        # Positions of each example's streams: those from its first change on, where they may.
         run, parts = whole, [0] * len(items)
         if continues:
             firsts = [item.prompt.n_before_change for item in items]
             run = [max(n - first, n_read) for n, first in zip(whole, firsts, strict=True)]
             # Those that begin in the same quarter of the batch run together (streams.Shared).
             parts = [4 * (max(whole) - n) // max(whole) for n in run]
-        # Random spans of the control may begin anywhere; of their streams, what is read is run.
-        n_random = int(continues and "shuffled" in self.poolings)
-        cells = len(layers) * (len(self.poolings) - n_random)
         together = max(
             ([n for n, of in zip(run, parts, strict=True) if of == part] for part in {*parts}),
             key=sum,
         )
+        return whole, run, together
+
+    def least_bytes(self, items: Sequence[PreparedExample]) -> int:
+        """Of the clean pass, or of the streams behind the first change of each example."""
+        length, continues = max(item.n_tokens for item in items), self.model.continues
+        n_read = max(len(item.answer_ids) for item in items)
+        layers = self.layers if any(item.affected for item in items) else ()
+        _, run, together = self._run(items)
+        # Random spans of the control may begin anywhere; of their streams, what is read is run.
+        n_random = int(continues and "shuffled" in self.poolings)
+        cells = len(layers) * (len(self.poolings) - n_random)
         return least_bytes(
             self.model,
             len(items),
@@ -147,6 +153,29 @@ class PreparedCap(Prepared[CapCurve]):
             n_read=n_read,
             kept=continues,
         )
+
+    def expected_bytes(self, items: Sequence[PreparedExample]) -> int:
+        """By :func:`.sweep_bytes`."""
+        n_read = max(len(item.answer_ids) for item in items)
+        whole, run, together = self._run(items)
+        ways = in_part = len(self.poolings)
+        # Random spans begin elsewhere than others that begin behind the first quarter.
+        if "shuffled" in self.poolings and max(together) <= 0.75 * max(whole):
+            in_part -= 1
+        parts = sweep_bytes(
+            Shape.of(self.model),
+            len(items),
+            max(item.n_tokens for item in items),
+            n_layers=len(self.layers),
+            ways=ways,
+            pooled=max(whole),
+            positions=ways * sum(run),
+            together=(in_part * len(together), in_part * sum(together)),
+            max_tokens=chunk_tokens(self.model, max(whole), logits=n_read),
+            n_read=n_read,
+            kept=self.model.continues,
+        )
+        return sum(parts.values())
 
     def rows(self, items: Sequence[PreparedExample]) -> pd.DataFrame:
         """One batch's outcomes, the clean ones under layer ``CLEAN``."""

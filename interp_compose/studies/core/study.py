@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 import pandas as pd
 import torch
 
-from interp_compose.models.enough_memory import check_available
+from interp_compose.models.enough_memory import check_available, rows_that_fit
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import weights_digest
 from interp_compose.progress import progress_bar
@@ -51,6 +51,10 @@ class Prepared(ABC, Generic[R]):
         """Bytes that measuring a batch holds at least, beyond the weights (:mod:`.enough_memory`);
         0 where that is not known."""
         return 0
+
+    def expected_bytes(self, batch: Any) -> int | None:
+        """An estimate of what it holds; None where there is none."""
+        return None
 
     @abstractmethod
     def rows(self, batch: Any) -> pd.DataFrame:
@@ -111,17 +115,26 @@ def measured(
 
 
 def _check_memory(prepared: Prepared[Any], left: Sequence[int], title: str) -> None:
-    """Refuse the largest batch that is left to be measured, if it does not fit."""
+    """Refuse the largest batch that is left to be measured, if it does not fit, and warn if it may
+    not; both propose the batch that would."""
     if not left:
         return
     largest = max((prepared.batches[number] for number in left), key=prepared.least_bytes)
-    remedies = ["set a smaller batch_size"] * (len(largest) > 1)
+    devices = sorted({weight.device for weight in prepared.model.parameters()}, key=str)
+    expected, fitting = prepared.expected_bytes(largest), 0
+    if expected is not None:
+        fitting = rows_that_fit(
+            lambda n: prepared.expected_bytes(largest[:n]) or 0, len(largest) - 1, devices
+        )
+    smaller = f"batch_size={fitting}, which would fit" if fitting else "a smaller batch_size"
+    remedies = [f"set {smaller}"] * (len(largest) > 1)
     remedies += ["measure fewer layers at a time"] * (len(prepared.config.get("layers", ())) > 1)
     check_available(
         prepared.least_bytes(largest),
-        prepared.model.device,
+        devices,
         f"{title}: a batch of {len(largest)}",
         ", or ".join([", ".join(remedies)] * bool(remedies) + ["use shorter texts"]),
+        expected=expected,
     )
 
 

@@ -170,7 +170,7 @@ class PreparedSimilarity(Prepared[SimilarityCurve]):
         names = [f"blocks.{layer}.hook_resid_pre" for layer in range(n_layers)]
         hidden, resid = model.capture(batch.tokens, names, attention_mask=batch.mask, read="hidden")
         clean = torch.stack(
-            [reading(resid[name], batch.mask, batch.special) for name in names]
+            [reading(resid[name], batch.mask, batch.special).to(model.device) for name in names]
             + [reading(hidden, batch.mask, batch.special)]
         )  # [layer text d_model], one layer more than there are blocks
         cosines = _cosines(pairs, texts, clean)
@@ -199,7 +199,7 @@ class PreparedSimilarity(Prepared[SimilarityCurve]):
             if into_blocks:
                 pooled[: len(into_blocks), :, affected] = sweep(
                     model,
-                    lambda layer: resid[names[layer]][affected],
+                    lambda layer: resid[names[layer]][affected.to(resid[names[layer]].device)],
                     batch.mask[affected],
                     model.positions(batch.tokens, batch.mask)[affected],
                     ways,
