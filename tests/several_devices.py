@@ -131,13 +131,19 @@ def several_devices() -> Iterator[None]:
 
         return make_there
 
+    future = torch.__future__
+    overwrites = future.get_overwrite_module_params_on_conversion()
+    future.set_overwrite_module_params_on_conversion(True)  # module.to() makes placed parameters
     _device_constructors()  # "with torch.device(...)" knows functions by what they are at first
     with (
         patch.object(torch, "tensor", moved(torch.tensor)),
         patch.object(torch, "as_tensor", moved(torch.as_tensor)),
         _Placing(),
     ):
-        yield
+        try:
+            yield
+        finally:
+            future.set_overwrite_module_params_on_conversion(overwrites)
 
 
 def dispatched(module: nn.Module, split: dict[str, str]) -> nn.Module:
