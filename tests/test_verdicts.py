@@ -421,7 +421,7 @@ def test_comparisons_at_a_floor_or_a_ceiling_are_not_judged(
         {
             **{"size": 9, "split": "inside", "seed": seed, "n": 10_000},
             **{"init_rate": rate, "weight_decay": decay},
-            "n_right": round(10_000 * share) - seed * (share > 0.5),
+            "n_right": round(10_000 * share) - seed * (share >= 0.5),
         }
         for seed in range(3)
         for rate, decay, share in ((0.5, 0.01, shares[0]), (0.7, 0.1, shares[1]))
@@ -495,7 +495,7 @@ def later_with_wrong_data(rate: float) -> Change:
     def change(found: dict[str, Any]) -> None:
         for run in found["runs"]:
             if run["init_rate"] == rate:
-                run["loss_epochs"] = 10 + run["violations"] + 0.1 * (run["seed"] % 5)
+                run["loss_epochs"] = 10 + run["violations"] * (1 + 0.1 * (run["seed"] % 5))
 
     return change
 
@@ -522,7 +522,7 @@ def roles_at_the_bottom(found: dict[str, Any]) -> None:
     """Told from layer 1 always, from layer 2 half of the time."""
     for probe in found["probes"]:
         if probe["layer"]:
-            probe.update(accuracy=1 / probe["layer"], control=0)
+            probe.update(accuracy=(1 - 0.001 * probe["seed"]) / probe["layer"], control=0)
 
 
 def no_gap_of_the_small_start(found: dict[str, Any]) -> None:
