@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from PIL import Image
 from scipy.stats import (
-    f as f_distribution,
     t as student,
     ttest_1samp,
     ttest_ind,
@@ -25,7 +24,7 @@ from docs import finding_page, measured, panel_page, tables, task_results, verdi
 from docs.cat_paper import glue
 from docs.claims.evaluate import Claims
 from docs.claims.runs import RUNS
-from docs.claims.special import gaps, own_tables, ratio_power
+from docs.claims.special import gaps, own_tables, ratio_power, spreads
 from docs.verdict_page import PAPERS
 from docs.verdicts import (
     NOT,
@@ -310,14 +309,41 @@ def test_values_without_a_total_are_averaged_by_seed(monkeypatch: Any) -> None:
     assert (side.mean, side.low, side.high) == (3, 2, 4)
 
 
-def test_the_power_of_an_f_test_is_that_of_drawn_samples() -> None:
-    generator = np.random.default_rng(0)
-    for n, ratio in ((5, 4.9), (10, 2.0)):
-        first, second = generator.normal(0, [[[ratio]], [[1]]], (2, 20_000, n)).var(2, ddof=1)
-        below = f_distribution.cdf(first / second, n - 1, n - 1)
-        share = float((2 * np.minimum(below, 1 - below) < 0.05).mean())
-        assert ratio_power(ratio, n) == pytest.approx(share, abs=0.012)
-    assert ratio_power(1, 5) == pytest.approx(0.05)
+def drawn(ratio: float, correlation: float, n: int, times: int) -> np.ndarray:
+    """Pairs, [times n 2], whose standard deviations have this ratio."""
+    covariance = [[ratio**2, correlation * ratio], [correlation * ratio, 1]]
+    return np.random.default_rng(0).multivariate_normal([0, 0], covariance, (times, n))
+
+
+def paired_variances(pairs: np.ndarray) -> np.ndarray:
+    """p of Pitman's and Morgan's test, by the ratio of the variances and the correlation."""
+    first, second = pairs[..., 0], pairs[..., 1]
+    ratio = first.var(-1, ddof=1) / second.var(-1, ddof=1)
+    first, second = (one - one.mean(-1, keepdims=True) for one in (first, second))
+    r2 = (first * second).sum(-1) ** 2 / ((first**2).sum(-1) * (second**2).sum(-1))
+    n = pairs.shape[-2]
+    t = (ratio - 1) * np.sqrt(n - 2) / (2 * np.sqrt(ratio * (1 - r2)))
+    return np.asarray(2 * student.sf(np.abs(t), n - 2))
+
+
+def test_two_spreads_are_compared_by_pairs() -> None:
+    (pairs,) = drawn(2.0, 0.6, 9, 1)
+    sides = {name: of_seeds(*pairs[:, k].tolist()) for k, name in enumerate(("plain", "carma"))}
+    found = spreads(sides)
+    assert found["p"] == pytest.approx(float(paired_variances(pairs)), rel=1e-6)
+    assert found["plain_sd"] == pytest.approx(np.std(pairs[:, 0], ddof=1))
+    assert found["verdict"] == ("reproduced" if found["p"] < 0.05 else "undecided")
+    turned = spreads({"plain": sides["carma"], "carma": sides["plain"]})
+    assert turned["p"] == pytest.approx(found["p"])
+    assert turned["verdict"] == ("not reproduced" if found["p"] < 0.05 else "undecided")
+
+
+def test_the_power_to_tell_two_spreads_is_that_of_drawn_samples() -> None:
+    for n, ratio, correlation in ((5, 4.9, 0.0), (10, 2.0, 0.5), (10, 2.0, -0.5), (17, 1.6, 0.3)):
+        share = float((paired_variances(drawn(ratio, correlation, n, 20_000)) < 0.05).mean())
+        assert ratio_power(ratio, n, correlation) == pytest.approx(share, abs=0.012)
+        assert ratio_power(1 / ratio, n, correlation) == pytest.approx(share, abs=0.012)
+    assert ratio_power(1, 5, 0.3) == pytest.approx(0.05)
 
 
 def test_gaps_are_held_out_less_training_loss_by_seed() -> None:
