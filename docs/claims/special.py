@@ -112,7 +112,8 @@ def ratio_power(ratio: float, n: int, correlation: float) -> float:
     rho = (ratio**2 - 1) / np.sqrt((ratio**2 + 1) ** 2 - between**2)
     q = chi2.ppf((np.arange(100) + 0.5) / 100, n - 1)
     least = f_distribution.ppf(1 - LEVEL, 1, n - 2)  # t² is noncentral F
-    return float(ncf.sf(least, 1, n - 2, rho**2 / (1 - rho**2) * q).mean())
+    off = np.maximum(rho**2 / (1 - rho**2) * q, 1e-9)  # of 0, scipy gives less than 0
+    return float(ncf.sf(least, 1, n - 2, off).mean())
 
 
 def ratios_seen(lines: Lines) -> str:
@@ -135,8 +136,8 @@ def ratios_seen(lines: Lines) -> str:
         few, needed = (middle, needed) if short(ratio, middle) < 0 else (few, middle)
     return (
         f"power: of standard deviations, one {least:.1f} times the other would be found in 80 % of "
-        f"cases; the ratio found, {ratio:.2f}, takes {needed:,} seeds (the two versions of a seed "
-        f"correlate by {correlation:.2f})"
+        f"cases; those found here, one {ratio:.2f} times the other and versions of a seed that "
+        f"correlate by {correlation:.2f}, take {needed:,} seeds"
     )
 
 
