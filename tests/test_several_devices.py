@@ -254,3 +254,12 @@ def test_a_folder_loads_onto_two_devices(name: str, tmp_path: Path) -> None:
     assert {str(weight.device) for weight in two.parameters()} == {"cpu:0", "cpu:1"}
     out = two(TOKENS.to(two.device))
     torch.testing.assert_close(out.cpu(), module(TOKENS).logits, atol=1e-5, rtol=0)
+
+
+def test_training_is_refused_by_name(models: tuple[LensModel, LensModel]) -> None:
+    examples = [("abc bcd ab", "a")] * 4
+    with (
+        several_devices(),
+        pytest.raises(CapabilityError, match="lie on cpu:0, cpu:1, and training is proven on one"),
+    ):
+        ic.finetune(models[1], ic.Task("own", train=examples, validation=[], test=examples))

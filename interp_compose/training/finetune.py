@@ -307,6 +307,11 @@ def check_training(
             f"{model.name!r} ({model.architecture}) is an encoder and predicts no next token; "
             "fine-tune a decoder."
         )
+    if len(devices := sorted({str(weight.device) for weight in model.parameters()})) > 1:
+        raise CapabilityError(
+            f"the layers of {model.name!r} lie on {', '.join(devices)}, and training is proven on "
+            "one device; load the model with device=…, not device_map."
+        )
     if model.dtype not in (torch.float32, torch.float64):
         raise CapabilityError(
             f"{model.name!r} has weights in {str(model.dtype).removeprefix('torch.')}, in which "

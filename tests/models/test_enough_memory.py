@@ -166,9 +166,39 @@ def test_the_batch_that_fits_is_the_largest_that_does(monkeypatch: pytest.Monkey
     for expected in (9, 10, 20, 79, 80, 81):
         fits = int(MOST_OF_FREE * 100) // expected
         assert rows_that_fit(lambda n, each=expected: n * each, 9, [CPU]) == min(fits, 9)
-    assert rows_that_fit(lambda n: n * 40, 9, [CPU, CPU]) == 4  # two devices
+    assert rows_that_fit(lambda n: n * 40, 9, [CPU, CPU]) == 3  # two devices
+    assert rows_that_fit(lambda n: (10, 70, 20)[n - 1], 3, [CPU]) == 1  # and not three alone
     free(monkeypatch, None)
     assert rows_that_fit(lambda n: n, 9, [CPU]) == 0
+
+
+def test_a_batch_that_is_proposed_is_not_warned_of(
+    monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    """Of texts of many lengths the longest come together."""
+    model = llama(**SHAPES["small vocabulary"])
+    texts = [f"{'very ' * i}big aeroplanes are" for i in range(12)]
+    examples = [Example(text, "a") for text in texts]
+    (batch,) = prepare_cap(model, examples, CapOptions(batch_size=12)).batches
+    expected = prepare_cap(model, examples, CapOptions()).expected_bytes
+    free(monkeypatch, expected(batch) - 1)
+    cap_curve(model, examples, batch_size=12, progress=False)
+    (warning,) = (str(one.message) for one in recwarn if "estimated" in str(one.message))
+    proposed = int(warning.split("batch_size=")[1].split(",")[0])
+    recwarn.clear()
+    cap_curve(model, examples, batch_size=proposed, progress=False)
+    assert not [one for one in recwarn if "estimated" in str(one.message)]
+
+
+def test_a_batch_without_units_is_a_clean_pass() -> None:
+    examples = [*EXAMPLES, *(Example("a b " * 20 + "a", "a") for _ in range(6))]
+    prepared = prepare_cap(llama(**SHAPES["small vocabulary"]), examples, CapOptions(batch_size=6))
+    items = sorted(prepared.items, key=lambda item: item.affected)
+    plain, pooled = items[:6], items[6:]
+    assert not any(item.affected for item in plain)
+    ratio = prepared.expected_bytes(plain) / peak_of(prepared, plain)
+    assert EXPECTED[0] <= ratio <= EXPECTED[1]
+    assert prepared.expected_bytes(plain) < prepared.expected_bytes(pooled)
 
 
 def test_live_tensors_are_counted_once_and_until_they_end() -> None:
@@ -230,7 +260,7 @@ def test_a_curve_is_refused_before_its_first_batch(monkeypatch: pytest.MonkeyPat
     free(monkeypatch, expected)
     whole = cap_curve(model, EXAMPLES, batch_size=6, progress=False)
     free(monkeypatch, expected - 1)
-    with pytest.warns(UserWarning, match=r"of 6 is estimated to take .* set batch_size=4, which"):
+    with pytest.warns(UserWarning, match=r"of 6 is estimated to take .* set batch_size=3, which"):
         cap_curve(model, EXAMPLES, batch_size=6, progress=False)
     free(monkeypatch, needed - 1)
     calls: list[Any] = []

@@ -166,7 +166,7 @@ class PreparedCap(Prepared[CapCurve]):
             Shape.of(self.model),
             len(items),
             max(item.n_tokens for item in items),
-            n_layers=len(self.layers),
+            n_layers=len(self.layers) if any(item.affected for item in items) else 0,
             ways=ways,
             pooled=max(whole),
             positions=ways * sum(run),

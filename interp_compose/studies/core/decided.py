@@ -249,7 +249,8 @@ def changed(
             where = f" {at(some)}, most" if len(some) > 1 else ""
             subject, it = ("it", "it") if parts else (act, what)
             change = measure.change(most)
-            parts.append(f"{subject} {verb.format(it=it)}{where} {at([most])}, {change} (95 %)")
+            at_most = f"{where} {at([most])}, {change}{_level(most)}"
+            parts.append(f"{subject} {verb.format(it=it)}{at_most}")
     if some := kinds[NEAR]:
         whole = len(some) == len(rows)
         subject, it = ("it", "it") if parts else (act, what)
@@ -265,8 +266,13 @@ def changed(
         where = f"{at(some)}, where the interval is widest {at([widest])}" if some[1:] else at(some)
         needed = would_decide(some, measure.margin, of)
         start = "it is" if parts else f"{whether} is"
-        parts.append(f"{start} open {where}: {change} than {than} (95 %); {needed}")
+        parts.append(f"{start} open {where}: {change} than {than}{_level(widest)}; {needed}")
     return f"{raised('; '.join(parts))}."
+
+
+def _level(row: Row) -> str:
+    """Of an interval, where there is one."""
+    return " (95 %)" if row["ci_low"] < row["ci_high"] else ""
 
 
 def apart(differences: pd.DataFrame, by: str, measure: Measure) -> list[str]:

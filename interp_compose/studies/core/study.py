@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 import pandas as pd
 import torch
 
-from interp_compose.models.enough_memory import check_available, rows_that_fit
+from interp_compose.models.enough_memory import check_available, free_bytes, rows_that_fit
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import weights_digest
 from interp_compose.progress import progress_bar
@@ -122,9 +122,12 @@ def _check_memory(prepared: Prepared[Any], left: Sequence[int], title: str) -> N
     largest = max((prepared.batches[number] for number in left), key=prepared.least_bytes)
     devices = sorted({weight.device for weight in prepared.model.parameters()}, key=str)
     expected, fitting = prepared.expected_bytes(largest), 0
-    if expected is not None:
+    free = free_bytes(devices)
+    if expected is not None and free is not None and expected > free:
         fitting = rows_that_fit(
-            lambda n: prepared.expected_bytes(largest[:n]) or 0, len(largest) - 1, devices
+            lambda n: prepared.expected_bytes(largest[-n:]) or 0,  # of the longest
+            len(largest) - 1,
+            devices,
         )
     smaller = f"batch_size={fitting}, which would fit" if fitting else "a smaller batch_size"
     remedies = [f"set {smaller}"] * (len(largest) > 1)

@@ -369,7 +369,7 @@ class Explorer {
   /** Whether the curve that is there is of it, and has at its layer and pooling what the model gives now. */
   has_curve_of(values) {
     const { state, numbers } = values;
-    const point = this.curve?.get(state.how)?.[state.layer];
+    const point = this.curve?.get(state.transplant ? "transplant" : state.how)?.[state.layer];
     return this.whole === this.whole_of(values) && Math.abs(point - numbers[0][2]) < CLOSE;
   }
 
