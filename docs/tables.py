@@ -266,7 +266,7 @@ def of_codes() -> dict[str, Callable[[], str]]:
 
 
 LAYERS_OF_30: Final = (0, 3, 6, 9, 12, 14, 16, 18, 20, 22, 24, 25, 26, 27, 29)
-"""Of SmolLM2, of whose curves every layer is drawn."""
+"""Of SmolLM2, of whose curves every layer that was measured is drawn."""
 
 TABLES: dict[str, Callable[[], Table]] = {
     "paper_models": paper_models,
@@ -276,7 +276,7 @@ TABLES: dict[str, Callable[[], Table]] = {
     "audits_without_row": audits.without_row,
     "cap_agreement": partial(intervention_results.cap, "cap_agreement", LAYERS_OF_30),
     "cap_materials": partial(intervention_results.cap, "cap_materials", LAYERS_OF_30),
-    "cap_continents": partial(intervention_results.cap, "cap_continents"),
+    "cap_continents": partial(intervention_results.cap, "cap_continents", LAYERS_OF_30),
     "translators_en_pt": partial(intervention_results.translators, "translators_en_pt"),
     "translators_pt_en": partial(intervention_results.translators, "translators_pt_en"),
     "translators_by_kind": partial(
@@ -304,7 +304,7 @@ TABLES: dict[str, Callable[[], Table]] = {
     ),
     "foils": intervention_results.foils,
     **{
-        f"cap_{task}": partial(intervention_results.cap, f"cap_{task}")
+        f"cap_{task}": partial(intervention_results.cap, f"cap_{task}", LAYERS_OF_30)
         for task in intervention_results.FOIL_TASKS
     },
     "audits_real": partial(
