@@ -154,8 +154,10 @@ class PreparedCap(Prepared[CapCurve]):
             kept=continues,
         )
 
-    def expected_bytes(self, items: Sequence[PreparedExample]) -> int:
-        """By :func:`.sweep_bytes`."""
+    def expected_bytes(self, items: Sequence[PreparedExample]) -> int | None:
+        """By :func:`.sweep_bytes`; None for two stacks, of which it knows nothing."""
+        if len(self.model.stacks) > 1:
+            return None
         n_read = max(len(item.answer_ids) for item in items)
         whole, run, together = self._run(items)
         ways = in_part = len(self.poolings)
