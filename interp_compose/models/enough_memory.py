@@ -173,8 +173,12 @@ def least_bytes(
         joined += int(max(of_chunk, min(max(1.0, most / length), n_together) * logits))
     # 3. Keys and values of all layers through both: [row head pos d_head] each.
     n_heads = getattr(cfg, "n_key_value_heads", None) or model.n_heads
-    cache = 2 * model.n_layers * rows * length * n_heads * int(cfg.d_head) if kept else 0
+    cache = 2 * model.n_layers * rows * length * n_heads * _d_head(model) if kept else 0
     return int(cache + max(clean, joined)) * model.dtype.itemsize
+
+
+def _d_head(model: BaseModel) -> int:
+    return int(getattr(model.lens.cfg, "d_head", None) or model.d_model // model.n_heads)
 
 
 def _per_position(model: BaseModel, n_keys: float) -> float:
@@ -214,7 +218,7 @@ class Shape:
             d_model=model.d_model,
             n_heads=model.n_heads,
             n_key_heads=getattr(cfg, "n_key_value_heads", None) or model.n_heads,
-            d_head=int(cfg.d_head),
+            d_head=_d_head(model),
             d_mlp=int(getattr(cfg, "d_mlp", None) or 0),
             gated=bool(getattr(cfg, "gated_mlp", False)),
             d_vocab=model.d_vocab,

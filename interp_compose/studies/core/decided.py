@@ -259,7 +259,7 @@ def changed(
         if whole:
             most = max(some, key=lambda row: max(-row["ci_low"], row["ci_high"]))
             change = measure.between(most["ci_low"], most["ci_high"])
-            parts[-1] += f": most {at([most])}, where it is {change} than {than} (95 %)"
+            parts[-1] += f": most {at([most])}, where it is {change} than {than}{_level(most)}"
     if some := kinds[OPEN]:
         widest = max(some, key=lambda row: float(row["ci_high"] - row["ci_low"]))
         change = measure.between(widest["ci_low"], widest["ci_high"])

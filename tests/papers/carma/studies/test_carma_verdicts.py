@@ -286,7 +286,7 @@ DECIDED = {
         minus_ft(("accuracy", 0.0, 0.0, 1.0), ("consist_syn", -9.0, -3.0, 0.02)),
         [
             f"{IT} is nowhere further than 1 point from {FT}: most in clean runs, where it is "
-            f"between 0.00 and 0.00 points more than {FT} (95 %).",
+            f"no more and no less than {FT}.",
             f"The ConsistSyn of CARMA is below {FT} with 25 % of words replaced, by 6.00 points "
             "[3.00, 9.00] (95 %).",
         ],
