@@ -354,7 +354,7 @@ def foils() -> Table:
     return table(pd.DataFrame({"task": FOIL_TASKS}), columns)
 
 
-def compounds_by_answer(poolings: Sequence[str]) -> Table:
+def compounds_by_answer(poolings: Sequence[str], layers: Sequence[int]) -> Table:
     """Right between answer and foil, by which of them is the compound's last word."""
     clean = frame("cap_compounds", "clean").sort_values("example")
     compound = clean["prompt"].str.removesuffix(" is a kind of").str.lower()
@@ -373,11 +373,11 @@ def compounds_by_answer(poolings: Sequence[str]) -> Table:
         return share
 
     right = "".join(str(int(one)) for one in clean["correct"])
-    outcomes = frame("cap_compounds", "outcomes")
+    outcomes = frame("cap_compounds", "outcomes").query("layer in @layers and pooling in @poolings")
     rows = pd.concat(
         [
             pd.DataFrame([{"layer": "", "pooling": "clean", "correct": right}]),
-            outcomes[outcomes["pooling"].isin(poolings)].sort_values("layer", kind="stable"),
+            outcomes.sort_values("layer", kind="stable"),
         ]
     )
     columns: Columns = {

@@ -315,7 +315,9 @@ TABLES: dict[str, Callable[[], Table]] = {
         intervention_results.bird, (0, 1, 3, 6, 9, 12, 15, 18, 21, 24, 27, 29, 30)
     ),
     "compounds_by_answer": partial(
-        intervention_results.compounds_by_answer, ("mean", "last", "first", "shuffled")
+        intervention_results.compounds_by_answer,
+        ("mean", "last", "first", "shuffled"),
+        (0, 6, 12, 18, 24, 29),
     ),
     "leaks": intervention_results.leaks,
     "leaks_agreement": partial(intervention_results.leaks_by_text, "leaks_agreement"),
