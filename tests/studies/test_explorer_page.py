@@ -35,6 +35,7 @@ CELLS = (
     "_answer.answer = _whole",
     "explorer.state = type(explorer.state)(text='a young pig', layer=3)",
     f"explorer.state = type(explorer.state)(text={LINES!r})",
+    "from interp_compose.studies.explore import answer as _answer\n"
     "_curve, _calls = _answer.curve, []\n"
     "def _counted(*given):\n    _calls.append(1)\n    return _curve(*given)\n"
     "_answer.curve = _counted",
