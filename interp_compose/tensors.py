@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -49,6 +49,11 @@ def _why_not(device: str | int | torch.device, refusal: BaseException) -> str:
     # "The NVIDIA driver on your system is too old (found version …). Please update …"
     only = f"; CUDA_VISIBLE_DEVICES={visible!r}" if visible else ""
     return f"it is built for CUDA {torch.version.cuda}: {first_line(refusal)}{only}"
+
+
+def devices_of(weights: Iterable[Tensor]) -> list[torch.device]:
+    """Where they lie, each device once, by name."""
+    return sorted({weight.device for weight in weights}, key=str)
 
 
 def word_pairs(

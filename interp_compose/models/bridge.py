@@ -33,7 +33,7 @@ from interp_compose.models.recompute import running
 from interp_compose.models.rotary import length_limit
 from interp_compose.models.sentence_config import SentenceConfig
 from interp_compose.models.settled import settled
-from interp_compose.tensors import positions_from_mask
+from interp_compose.tensors import devices_of, positions_from_mask
 from interp_compose.types import Read, last_positions
 
 EMBEDDINGS = (
@@ -161,11 +161,12 @@ def check_wrappable(model: Any) -> None:
             f"a {kind.__name__} holds adapters around a model, and TransformerLens wraps the model "
             "alone: merge them with model.merge_and_unload() and pass what that returns."
         )
-    devices = sorted({str(weight.device) for weight in model.parameters()})
+    devices = devices_of(model.parameters())
     if has_two_stacks(model) and len(devices) > 1:
         raise CapabilityError(
-            f"this {kind.__name__} lies on {', '.join(devices)}, and encoder–decoders are proven "
-            "on one device alone: load it with device=…, and dtype='bfloat16' if memory is short."
+            f"this {kind.__name__} lies on {', '.join(map(str, devices))}, and encoder–decoders "
+            "are proven on one device alone: load it with device=…, and dtype='bfloat16' if memory "
+            "is short."
         )
     if has_two_stacks(model) and version("transformer-lens") < "4":
         raise CapabilityError(
@@ -426,7 +427,7 @@ def _follow_norms(bridge: TransformerBridge) -> None:
     TransformerLens computes some norms itself, past the hook of accelerate that moves the input of
     the wrapped module; the final one may lie elsewhere than the last block.
     """
-    if len({weight.device for weight in bridge.parameters()}) == 1:
+    if len(devices_of(bridge.parameters())) == 1:
         return
     for part in bridge.modules():
         if isinstance(part, NormalizationBridge) and any(True for _ in part.parameters()):

@@ -24,6 +24,7 @@ from interp_compose.models.proofs import Proofs
 from interp_compose.models.recompute import recomputing
 from interp_compose.models.texts import Tokenized, as_call, tokenized
 from interp_compose.notebook import block, facts
+from interp_compose.tensors import devices_of
 from interp_compose.types import HookFn, Inputs, Read
 
 WEIGHT_NAMES = (
@@ -385,12 +386,12 @@ class LensModel(BaseModel):
                     if any(isinstance(getattr(one, name, None), Tensor) for one in block.children())
                 ]
             except (AttributeError, NotImplementedError, ValueError, RuntimeError) as missing:
-                devices = sorted({str(weight.device) for weight in self.parameters()})
+                devices = devices_of(self.parameters())
                 if len(devices) > 1 and name not in WEIGHT_NAMES[:4]:
                     raise CapabilityError(
-                        f"the layers of {self.name!r} lie on {', '.join(devices)}, and a stack of "
-                        f"their {name!r} would have one device: read model.blocks[layer], or "
-                        "model.state_dict()."
+                        f"the layers of {self.name!r} lie on {', '.join(map(str, devices))}, and a "
+                        f"stack of their {name!r} would have one device: read "
+                        "model.blocks[layer], or model.state_dict()."
                     ) from missing
                 why = "" if "object has no attribute" in str(missing) else f" ({missing})"
                 raise CapabilityError(

@@ -212,11 +212,16 @@ def subtitle_of(*parts: str) -> str:
     return " · ".join(filter(None, parts))
 
 
+def intervals_name(lines: Iterable[Line]) -> str:
+    """What a subtitle calls the intervals of these lines."""
+    return "bars" if all(line.has_bars for line in lines) else "bands"
+
+
 def paired_note(lines: Iterable[Line], reference: str, item: str) -> str:
     """What a subtitle says of lines whose intervals are those of a difference, laid at their
     points: ``bands: 95 % intervals of the difference to clean, paired by example``."""
-    kind = "bars" if all(line.has_bars for line in lines) else "bands"
-    return f"{kind}: 95 % intervals of the difference to {reference}, paired by {item}"
+    name = intervals_name(lines)
+    return f"{name}: 95 % intervals of the difference to {reference}, paired by {item}"
 
 
 def answers_note(config: Mapping[str, Any]) -> list[str]:

@@ -33,7 +33,7 @@ from interp_compose.runs.checkpoint import CheckpointFolder
 from interp_compose.runs.files import check_writable, locked, make_folder, named, remove_stale
 from interp_compose.tasks.examples import ExampleRows
 from interp_compose.tasks.task import Task
-from interp_compose.tensors import check_autocast
+from interp_compose.tensors import check_autocast, devices_of
 from interp_compose.text.answers import answer_ids
 from interp_compose.text.label_set import VOCABULARY, candidate_ids, checked_answers
 from interp_compose.text.units import Unit, tokenize_prompts
@@ -307,10 +307,10 @@ def check_training(
             f"{model.name!r} ({model.architecture}) is an encoder and predicts no next token; "
             "fine-tune a decoder."
         )
-    if len(devices := sorted({str(weight.device) for weight in model.parameters()})) > 1:
+    if len(devices := devices_of(model.parameters())) > 1:
         raise CapabilityError(
-            f"the layers of {model.name!r} lie on {', '.join(devices)}, and training is proven on "
-            "one device; load the model with device=…, not device_map."
+            f"the layers of {model.name!r} lie on {', '.join(map(str, devices))}, and training is "
+            "proven on one device; load the model with device=…, not device_map."
         )
     if model.dtype not in (torch.float32, torch.float64):
         raise CapabilityError(

@@ -15,6 +15,7 @@ from interp_compose.plots.chart import (
     Level,
     Line,
     Panel,
+    intervals_name,
     model_name,
     paired_note,
     side_by_side,
@@ -180,9 +181,10 @@ def _paired(rows: pd.DataFrame, panels: Sequence[Panel]) -> str:
     if not any(line.is_wide for panel in panels for line in panel.lines):
         return ""
     name = NAMES[rows["compared_with"].iloc[0]].split(" (")[0]
-    told = paired_note(panels[0].lines, name, "seed")
-    two = f"{told.split(':')[0]}: from one seed's difference to {name} to the other's"
-    return two if rows["n_seeds"].max() == 2 else told
+    lines = panels[0].lines
+    if rows["n_seeds"].max() == 2:
+        return f"{intervals_name(lines)}: from one seed's difference to {name} to the other's"
+    return paired_note(lines, name, "seed")
 
 
 def _subtitle(config: Mapping[str, Any], rows: pd.DataFrame, *more: str) -> str:

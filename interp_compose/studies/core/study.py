@@ -21,6 +21,7 @@ from interp_compose.studies.core.data import filtered_of, rows_of
 from interp_compose.studies.core.options import Options
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.shards import NotTheLastError, Shard, Shards
+from interp_compose.tensors import devices_of
 
 OptionsT = TypeVar("OptionsT", bound=Options)
 R = TypeVar("R", bound=StudyResult)
@@ -120,7 +121,7 @@ def _check_memory(prepared: Prepared[Any], left: Sequence[int], title: str) -> N
     if not left:
         return
     largest = max((prepared.batches[number] for number in left), key=prepared.least_bytes)
-    devices = sorted({weight.device for weight in prepared.model.parameters()}, key=str)
+    devices = devices_of(prepared.model.parameters())
     expected, fitting = prepared.expected_bytes(largest), 0
     free = free_bytes(devices)
     if expected is not None and free is not None and expected > free:
