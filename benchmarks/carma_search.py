@@ -1,4 +1,5 @@
-"""Is there a setting at which CARMA beats plain fine-tuning? Run ``carma_search_mini_idm``.
+"""Is there a setting at which CARMA beats plain fine-tuning? Run ``carma_search_mini_idm``; and at
+which layers does it gain most? Run ``carma_layers_mini_idm`` (:func:`compared`).
 
 ``mini-base`` on a shipped task: every setting beside plain fine-tuning, paired by seed, on the
 search seeds and the *validation* split, which no training looks at (they run to their end). The
@@ -45,12 +46,7 @@ def measured(
     held_out_seeds: Sequence[int],
 ) -> dict[str, Any]:
     """All settings on the search seeds, and those that are chosen on the others."""
-    configs = {
-        name: CarmaConfig(
-            **{key: tuple(each) if isinstance(each, list) else each for key, each in one.items()}
-        )
-        for name, one in settings.items()
-    }
+    configs = configs_of(settings)
     searched = table(rows_of(task, configs, search_seeds, folder, "validation"))
     chosen = sorted({best(searched, claim) for claim in CLAIMS})
     chosen_configs = {name: configs[name] for name in chosen}
@@ -68,6 +64,36 @@ def measured(
         "search": searched.to_dict("records"),
         "chosen": chosen,
         "held_out": held_out.to_dict("records"),
+    }
+
+
+def compared(
+    folder: Path, task: str, settings: Mapping[str, Mapping[str, Any]], seeds: Sequence[int]
+) -> dict[str, Any]:
+    """Settings that nothing is chosen among, on the test split: values by seed, and differences
+    from plain fine-tuning."""
+    configs = configs_of(settings)
+    rows = rows_of(task, configs, seeds, folder, "test")
+    differences = table(rows)
+    differences["p_holm"] = holm(differences["p"].tolist())
+    print(differences.to_string())
+    return {
+        "task": task,
+        "settings": {name: dataclasses.asdict(config) for name, config in configs.items()},
+        "seeds": seeds,
+        "gains": gains(rows).to_dict("records"),
+        "values": rows.to_dict("records"),
+        "differences": differences.to_dict("records"),
+    }
+
+
+def configs_of(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, CarmaConfig]:
+    """CARMA's settings by name, from a run's file."""
+    return {
+        name: CarmaConfig(
+            **{key: tuple(each) if isinstance(each, list) else each for key, each in one.items()}
+        )
+        for name, one in settings.items()
     }
 
 
@@ -125,6 +151,16 @@ def table(rows: pd.DataFrame) -> pd.DataFrame:
             one = paired_difference(wide[setting, claim].to_numpy(), wide["ft", claim].to_numpy())
             paired.append({"setting": setting, "claim": claim, **dataclasses.asdict(one)})
     return pd.DataFrame(paired)
+
+
+def gains(rows: pd.DataFrame) -> pd.DataFrame:
+    """Each setting's value less plain fine-tuning's of the same seed, in percentage points."""
+    plain = rows[rows["setting"] == "ft"].set_index(["seed", "claim"])["value"]
+    others = rows[rows["setting"] != "ft"]
+    places = pd.MultiIndex.from_frame(others[["seed", "claim"]])
+    return others.assign(gain=others["value"].to_numpy() - plain.loc[places].to_numpy()).drop(
+        columns="value"
+    )
 
 
 def best(searched: pd.DataFrame, claim: str) -> str:

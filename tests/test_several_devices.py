@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 import interp_compose as ic
-from interp_compose.errors import CapabilityError
+from interp_compose.errors import CapabilityError, OptionError
 from interp_compose.interventions.streams import JoinedStreams
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
@@ -254,6 +254,33 @@ def test_a_folder_loads_onto_two_devices(name: str, tmp_path: Path) -> None:
     assert {str(weight.device) for weight in two.parameters()} == {"cpu:0", "cpu:1"}
     out = two(TOKENS.to(two.device))
     torch.testing.assert_close(out.cpu(), module(TOKENS).logits, atol=1e-5, rtol=0)
+
+
+WRONG_PLACES = {
+    "a block left out": (
+        lambda places: places.pop("transformer.h.1"),
+        "12 weights .*transformer.h.1",
+    ),
+    "an unknown block": (
+        lambda places: places.update({"transformer.h.9": "cpu:1"}),
+        r"places 'transformer.h.9', .*does not have; did you mean 'transformer.h.\d'",
+    ),
+    "another model's": (
+        lambda places: places.update({"model.embed_tokens": "cpu:0"}),
+        "places 'model.embed_tokens', .*does not have; it has transformer, transformer.wte",
+    ),
+    "nothing": (dict.clear, "without a device, transformer.wte.weight the first"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_PLACES)
+def test_a_map_that_does_not_fit_the_model_is_refused(case: str, tmp_path: Path) -> None:
+    change, message = WRONG_PLACES[case]
+    architectures.build("GPT-2").save_pretrained(tmp_path)
+    places = split("GPT-2")
+    change(places)
+    with pytest.raises(OptionError, match=message):
+        load_model(tmp_path, device_map=places)
 
 
 def test_training_is_refused_by_name(models: tuple[LensModel, LensModel]) -> None:

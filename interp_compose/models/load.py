@@ -52,7 +52,12 @@ from interp_compose.models.load_encoder import (
 )
 from interp_compose.models.marian_file import marian_of
 from interp_compose.models.marian_student import load_marian
-from interp_compose.models.model_files import check_sizes, refuse_pickled, saved_tokenizer
+from interp_compose.models.model_files import (
+    check_places,
+    check_sizes,
+    refuse_pickled,
+    saved_tokenizer,
+)
 from interp_compose.models.own_folder import kind_of_folder, load_own_model, own_model_around
 from interp_compose.models.own_forward import OwnForward, small_random_model
 from interp_compose.runs.checksums import SUMS, check_sums
@@ -336,6 +341,8 @@ def _load_pretrained(
                 source, config, stated, name=name, tokenizer=tokenizer, options=options
             )
         two_stacks = bool(getattr(config, "is_encoder_decoder", False))
+        if isinstance(device_map, dict) and not two_stacks:
+            check_places(config, name, device_map)
         hf_model = hugging_face_model(source, name=name, two_stacks=two_stacks, **options)
         check_wrappable(hf_model)
         reference = OwnForward.of(hf_model)

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from interp_compose.errors import CapabilityError, CorruptFileError, first_line
+import torch
+from torch import nn
+
+from interp_compose.errors import (
+    CapabilityError,
+    CorruptFileError,
+    OptionError,
+    did_you_mean,
+    first_line,
+)
 from interp_compose.runs.files import json_value
 
 SAFE = ("model.safetensors", "model.safetensors.index.json")
@@ -131,6 +141,36 @@ def check_sizes(config: Any, name: str) -> None:
         raise CorruptFileError(
             f"config.json of {name!r} states an embedding of {rows} × {columns} weights; get the "
             "checkpoint again"
+        )
+
+
+def check_places(config: Any, name: str, device_map: Mapping[str, Any]) -> None:
+    """Refuse a ``device_map`` that names what the model of a config has not, or leaves some of its
+    weights without a device; one of a config that transformers cannot lay out is left to it.
+
+    Raises:
+        OptionError: names the module, or the first weights without a device.
+    """
+    from transformers import AutoModelForCausalLM
+
+    try:
+        with torch.device("meta"):
+            model: nn.Module = AutoModelForCausalLM.from_config(config)
+    except Exception:  # noqa: BLE001  whatever is wrong with a config, loading it says so
+        return
+    weights = [one for one, _ in model.named_parameters()]
+    modules = [one for one, _ in model.named_modules()]
+    outer = [one for one in modules if one and one.count(".") <= 2]
+    for key in device_map:
+        if key not in modules and key not in weights:
+            near = did_you_mean(key, modules) or f"; it has {', '.join(outer[:8])}, and so on"
+            raise OptionError(f"device_map places {key!r}, which {name!r} does not have{near}")
+    open_ended = tuple(f"{key}." if key else "" for key in device_map)
+    left = [one for one in weights if not f"{one}.".startswith(open_ended)]
+    if left:
+        raise OptionError(
+            f"device_map leaves {len(left)} weights of {name!r} without a device, {left[0]} the "
+            "first of them; place the modules that hold them too, or give device_map='auto'"
         )
 
 
