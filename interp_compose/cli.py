@@ -359,12 +359,11 @@ def _run(command: Any) -> int:
         logging.disable_progress_bar()  # of loading weights
     result = pkgutil.resolve_name(f"interp_compose.{COMMANDS[name][0]}.measure:run")(command)
     is_first = os.environ.get("RANK", "0") == "0"  # of several processes, under torchrun
-    if is_first and not output.quiet:
-        with _while_read():
-            if isinstance(result, str):  # of a shard
-                print(result)
-            else:
-                _show(result, output.out)
+    with _while_read():
+        if isinstance(result, str):  # of a shard: that there is no result yet is said with -q too
+            print(result, file=sys.stderr if output.quiet else sys.stdout)
+        elif is_first and not output.quiet:
+            _show(result, output.out)
     return 0 if isinstance(result, str) else int(result.exit_status)
 
 

@@ -62,6 +62,14 @@ def test_shards_give_the_bytes_of_one_process(prepared: PreparedCap, tmp_path: P
     assert not (out / "shards").exists()
 
 
+def test_a_run_without_shards_says_that_it_does_not_use_them(
+    prepared: PreparedCap, tmp_path: Path
+) -> None:
+    carried_out(prepared, shard(tmp_path, "1/3"))
+    with pytest.warns(UserWarning, match="shards: a run without --shard does not use"):
+        carried_out(prepared, SharedOutput(out=tmp_path, quiet=True))
+
+
 def test_a_damaged_batch_is_measured_again_by_its_shard(
     prepared: PreparedCap, tmp_path: Path
 ) -> None:
@@ -164,6 +172,8 @@ def test_the_command_says_what_is_missing(
     command = ["cap", "--out", str(tmp_path), *options]
     main([*command[:-1], "--shard", "2/2"])
     assert "Not yet whole in" in capsys.readouterr().out
+    main([*command, "--shard", "2/2"])  # with -q
+    assert "Not yet whole in" in capsys.readouterr().err
     main([*command, "--shard", "1/2"])
     assert ic.load_result(tmp_path).config["n_examples"] == 8
     with pytest.raises(SystemExit, match="2"):

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from interp_compose._versions import environment_versions
 from interp_compose.checks import check_limit, drawn, sample_note
-from interp_compose.errors import InterpComposeError
+from interp_compose.errors import InterpComposeError, warn
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.runs.files import plain_json, remove_if_empty
@@ -127,6 +127,8 @@ def carried_out(prepared: Prepared[R], output: Output) -> R | str:
                 print(f"{out} holds this result; --overwrite measures it again", file=sys.stderr)
             write_result(out, earlier, overwrite=False)
             return earlier
+        if (out / FOLDER).is_dir():
+            warn(f"{out / FOLDER}: a run without --shard does not use the batches of shards")
         return measured(
             prepared,
             progress=not output.quiet,
