@@ -21,6 +21,11 @@ from tests.jupyter_lab import needs_lab, notebook, until
 TEXT = 'a young feline is called a "'
 DOG = 'a young dog is called a "'
 LINES = f"a young pig\n{DOG}"
+BROUGHT = (
+    ("ClipboardEvent('paste'", "clipboardData", "\r\n"),
+    ("DragEvent('drop'", "dataTransfer", "\r"),
+)
+"""Events that bring a text of several lines, where they hold it, and how its lines end."""
 CELLS = (
     "import interp_compose as ic\n"
     "model = ic.load_model('mini-idm', device='cpu')\n"
@@ -275,16 +280,18 @@ def test_a_text_of_several_lines_stays_one(page: Page) -> None:
     page.check(model, ExplorerState(text=LINES))
     page.type("text", LINES.replace("\n", "↵").removeprefix("a "))
     page.check(model, ExplorerState(text=LINES.removeprefix("a ")))
-    browser.js("document.querySelector('.explore [data-x=text]').select()")
-    browser.js(
-        "(() => { const clipboardData = new DataTransfer();"
-        f" clipboardData.setData('text', {json.dumps(LINES)});"
-        " document.querySelector('.explore [data-x=text]').dispatchEvent("
-        "new ClipboardEvent('paste', { clipboardData, bubbles: true, cancelable: true })) })()"
-    )
-    page.settle()
-    assert page.js("text", ".value") == LINES.replace("\n", "↵")
-    page.check(model, ExplorerState(text=LINES))
+    for way, key, ending in BROUGHT:
+        page.type("text", "")
+        browser.js("document.querySelector('.explore [data-x=text]').select()")
+        browser.js(
+            f"(() => {{ const {key} = new DataTransfer();"
+            f" {key}.setData('text', {json.dumps(LINES.replace(chr(10), ending))});"
+            " document.querySelector('.explore [data-x=text]').dispatchEvent("
+            f"new {way}, {{ {key}, bubbles: true, cancelable: true }})) }})()"
+        )
+        page.settle()
+        assert page.js("text", ".value") == LINES.replace("\n", "↵")
+        page.check(model, ExplorerState(text=LINES))
 
 
 @pytest.mark.long

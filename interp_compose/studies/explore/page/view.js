@@ -227,7 +227,8 @@ class Explorer {
   listen() {
     const on = (name, event, work) => this.part(name)?.addEventListener(event, work);
     on("form", "submit", (event) => event.preventDefault());
-    for (const name of ["text", "second", "answer"]) on(name, "paste", pasted);
+    for (const name of ["text", "second", "answer"])
+      for (const way of ["paste", "drop"]) on(name, way, brought);
     on("text", "input", () => this.type(this.typed("text")));
     on("second", "input", () =>
       this.change(
@@ -903,13 +904,16 @@ function lines(text) {
   return text.replaceAll("\n", NEW_LINE);
 }
 
-/** Several lines, which a field of one would join. */
-function pasted(event) {
-  const text = event.clipboardData.getData("text").replaceAll("\r\n", "\n");
+/** Several lines that are pasted, or dropped (behind the text), which a field of one would join. */
+function brought(event) {
+  const from = event.clipboardData ?? event.dataTransfer;
+  const text = from.getData("text").replaceAll(/\r\n?/g, "\n");
   if (!text.includes("\n")) return;
   event.preventDefault();
   const field = event.target;
-  field.setRangeText(lines(text), field.selectionStart, field.selectionEnd, "end");
+  const end = field.value.length;
+  const place = event.type === "drop" ? [end, end] : [field.selectionStart, field.selectionEnd];
+  field.setRangeText(lines(text), ...place, "end");
   field.dispatchEvent(new InputEvent("input", { bubbles: true }));
 }
 
