@@ -88,11 +88,27 @@ def spreads(sides: Sides) -> Names:
 
     Sums and differences of pairs correlate where the variances differ.
     """
+    return _compared_spreads(_pairs(sides))
+
+
+def variations(sides: Sides) -> Names:
+    """The same test of two coefficients of variation, standard deviations over their means: of
+    values divided by their version's mean, as if the means were known exactly."""
     pairs = _pairs(sides)
+    return _compared_spreads(pairs / pairs.mean(0))
+
+
+def _compared_spreads(pairs: Float[np.ndarray, "seed 2"]) -> Names:
     p = float(pearsonr(pairs.sum(1), pairs[:, 0] - pairs[:, 1]).pvalue)
     plain, carma = map(float, pairs.std(0, ddof=1))
-    verdict = UNDECIDED if p >= LEVEL else REPRODUCED if carma < plain else NOT
-    return {"p": p, "verdict": verdict, "plain_sd": plain, "carma_sd": carma}
+    return {
+        "p": p,
+        "verdict": UNDECIDED if p >= LEVEL else REPRODUCED if carma < plain else NOT,
+        "plain_sd": plain,
+        "carma_sd": carma,
+        "correlation": float(np.corrcoef(pairs.T)[0, 1]),
+        "n": len(pairs),
+    }
 
 
 def _pairs(sides: Sides) -> Float[np.ndarray, "seed 2"]:
@@ -119,14 +135,14 @@ def ratio_power(ratio: float, n: int, correlation: float) -> float:
 def ratios_seen(lines: Lines) -> str:
     """What the test would have found on the first line, which decides, and how many seeds find the
     ratio found there."""
-    pairs = _pairs(lines[0].sides)
-    correlation = float(np.corrcoef(pairs.T)[0, 1])
+    plain, carma, correlation, n = (
+        lines[0].names[name] for name in ("plain_sd", "carma_sd", "correlation", "n")
+    )
 
     def short(ratio: float, n: int) -> float:
         return ratio_power(ratio, n, correlation) - POWER
 
-    least = brentq(lambda ratio: short(ratio, len(pairs)), 1, 1e3)
-    plain, carma = pairs.std(0, ddof=1)
+    least = brentq(lambda ratio: short(ratio, n), 1, 1e3)
     ratio = max(plain / carma, carma / plain)
     few, needed = 3, 4
     while short(ratio, needed) < 0 and needed < 10_000:
@@ -135,7 +151,7 @@ def ratios_seen(lines: Lines) -> str:
         middle = (few + needed) // 2
         few, needed = (middle, needed) if short(ratio, middle) < 0 else (few, middle)
     return (
-        f"power: of standard deviations, one {least:.1f} times the other would be found in 80 % of "
+        f"power: of spreads, one {least:.1f} times the other would be found in 80 % of "
         f"cases; those found here, one {ratio:.2f} times the other and versions of a seed that "
         f"correlate by {correlation:.2f}, take {needed:,} seeds"
     )
