@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import ceil, isnan
-from statistics import NormalDist
 from typing import Any, Final
 
 import pandas as pd
+from scipy.special import stdtr, stdtrit
 
 from interp_compose.stats.paired_shares import paired_shares
 from interp_compose.stats.seeds import holm, paired_difference, sign_test
@@ -118,15 +118,15 @@ def paired(rows: Sequence[tuple[Row, pd.Series[Any], pd.Series[Any]]]) -> pd.Dat
 def bootstrapped(frame: pd.DataFrame) -> list[Row]:
     """Differences that have a bootstrap's interval and no p, with p_holm over all of them.
 
-    Here z = difference / ((high − low) / 2 z₀.₉₇₅), as of normal errors (Altman and Bland 2011),
-    and p = 2 Φ(−|z|); of an interval without a width it is the sign test's.
+    Here t = difference / ((high − low) / 2 t₀.₉₇₅) and p = 2 P(T < −|t|), n − 1 degrees of freedom,
+    as of normal errors (Altman and Bland 2011); of an interval without a width the sign test's.
     """
-    normal, sides = NormalDist(), 1 - LEVEL / 2
     p_values = []
     for row in records(frame):
-        error = (row["ci_high"] - row["ci_low"]) / (2 * normal.inv_cdf(sides))
+        freedom, half = row["n"] - 1, (row["ci_high"] - row["ci_low"]) / 2
         none = 1.0 if row["difference"] == 0 else sign_test(row["n"])
-        p_values.append(2 * normal.cdf(-abs(row["difference"]) / error) if error > 0 else none)
+        t = abs(row["difference"]) / half * stdtrit(freedom, 1 - LEVEL / 2) if half > 0 else 0.0
+        p_values.append(2 * float(stdtr(freedom, -t)) if half > 0 else none)
     return records(frame.assign(p_holm=holm(p_values)))
 
 
