@@ -3,7 +3,7 @@ and the other controls: run ``shuffled_draws``.
 
 In points of accuracy: ``mean`` minus each control, ``shuffled`` of the first seed, with p (McNemar,
 Holm over layers); and minus ``shuffled`` averaged for each prompt over the seeds, with a
-percentile bootstrap over prompts (95 %).
+bootstrap over prompts (95 %).
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import numpy as np
+from scipy.stats import norm, t
 
 Numbers = Sequence[float] | np.ndarray
 ALL = ("pearson", "spearman", "auc")
@@ -51,12 +52,14 @@ SLOW: dict[str, Callable[[Numbers, Numbers], float]] = {
 }
 
 
-def slow_interval(values: Sequence[float], level: float) -> tuple[float, float]:
+def slow_interval(values: Sequence[float], n: int, level: float) -> tuple[float, float]:
+    """Quantiles at Φ(−√(n / (n − 1)) t) and one minus it, of samples of ``n`` pairs."""
     there = sorted(v for v in values if not math.isnan(v))
     if len(values) - len(there) > len(values) / 2:
         return math.nan, math.nan
     ends = []
-    for q in ((1 - level) / 2, (1 + level) / 2):
+    alpha = float(norm.cdf(-math.sqrt(n / (n - 1)) * t.ppf((1 + level) / 2, n - 1)))
+    for q in (alpha, 1 - alpha):
         at = q * (len(there) - 1)
         below, above = there[math.floor(at)], there[math.ceil(at)]
         ends.append(below + (at - math.floor(at)) * (above - below))
@@ -83,7 +86,7 @@ def slow_agreement(
         values = [measure(x[drawn], target[drawn]) for drawn in draws]
         bases = [measure(reference[drawn], target[drawn]) for drawn in draws]
         paired = [v - b for v, b in zip(values, bases, strict=True)]
-        ends, ends_apart = slow_interval(values, level), slow_interval(paired, level)
+        ends, ends_apart = slow_interval(values, n, level), slow_interval(paired, n, level)
         fields.append([value, *ends, value - base, *ends_apart])
     return np.array(fields).T
 

@@ -10,7 +10,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 from interp_compose.errors import InputError
-from interp_compose.stats.intervals import bootstrap_interval, share_interval, wilson_interval
+from interp_compose.stats.intervals import (
+    bootstrap_interval,
+    expanded_percentiles,
+    share_interval,
+    wilson_interval,
+)
 
 Z95 = 1.959963984540054
 
@@ -75,8 +80,9 @@ def test_levels_are_refused(level: float) -> None:
         bootstrap_interval(np.ones((2, 1)), level=level)
 
 
-def test_bootstrap_is_the_percentile_of_resampled_means() -> None:
-    """Against a plain Python bootstrap with draws of its own; only noise may differ."""
+def test_bootstrap_is_the_expanded_percentile_of_resampled_means() -> None:
+    """Against a plain Python bootstrap with draws of its own; only noise may differ. Of 53 values
+    t is 2.0066, and the ends lie at Φ(−√(53 / 52) t) = 2.14 %."""
     rng = np.random.default_rng(3)
     values = rng.random((53, 2))
     values[:, 1] = values[:, 0] ** 2
@@ -86,8 +92,32 @@ def test_bootstrap_is_the_percentile_of_resampled_means() -> None:
         means = sorted(
             sum(values[draws.randrange(53), column] for _ in range(53)) / 53 for _ in range(4000)
         )
-        assert low[column] == pytest.approx(means[100], abs=0.01)
-        assert high[column] == pytest.approx(means[3900], abs=0.01)
+        assert low[column] == pytest.approx(means[86], abs=0.01)
+        assert high[column] == pytest.approx(means[3914], abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("n", "t"), [(2, 12.706205), (5, 2.776445), (10, 2.262157), (31, 2.042272)]
+)
+def test_percentiles_are_as_far_out_as_few_examples_take(n: int, t: float) -> None:
+    """t: Student's tabulated quantile of .975 with n − 1 degrees of freedom."""
+    values = np.random.default_rng(n).random((1000, 2))
+    alpha = math.erfc(math.sqrt(n / (n - 1)) * t / math.sqrt(2)) / 2  # Φ(−√(n / (n − 1)) t)
+    assert alpha < 0.025
+    for column, ends in zip(values.T, expanded_percentiles(values, n, 0.95).T, strict=True):
+        ordered = sorted(column)
+        for share, end in zip((alpha, 1 - alpha), ends, strict=True):
+            below = min(int(999 * share), 998)  # interpolated between two of the thousand
+            part = 999 * share - below
+            assert end == pytest.approx((1 - part) * ordered[below] + part * ordered[below + 1])
+
+
+@pytest.mark.parametrize(("n", "most"), [(10, 0.075), (30, 0.065)])
+def test_one_interval_in_twenty_misses_the_mean(n: int, most: float) -> None:
+    """Percentiles of 2.5 and 97.5 miss it 10.5 and 6.9 times in a hundred."""
+    values = np.random.default_rng(0).standard_normal((n, 4000))
+    low, high = bootstrap_interval(values, samples=500)
+    assert 0.04 < ((low > 0) | (high < 0)).mean() < most
 
 
 def test_bootstrap_keeps_an_examples_columns_together() -> None:

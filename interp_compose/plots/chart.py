@@ -219,8 +219,12 @@ def intervals_name(lines: Iterable[Line]) -> str:
 
 def paired_note(lines: Iterable[Line], reference: str, item: str) -> str:
     """What a subtitle says of lines whose intervals are those of a difference, laid at their
-    points: ``bands: 95 % intervals of the difference to clean, paired by example``."""
-    name = intervals_name(lines)
+    points: ``bands: 95 % intervals of the difference to clean, paired by example``; nothing where
+    none has an interval."""
+    drawn = list(lines)
+    if not any(line.is_wide for line in drawn):
+        return ""
+    name = intervals_name(drawn)
     return f"{name}: 95 % intervals of the difference to {reference}, paired by {item}"
 
 

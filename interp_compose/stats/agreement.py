@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp_compose.errors import InputError, OptionError
-from interp_compose.stats.intervals import check_level
+from interp_compose.stats.intervals import check_level, expanded_percentiles
 
 Measure = Callable[[Int[np.ndarray, "sample pair"]], Float[np.ndarray, "sample cell"]]
 """How often each pair was drawn → every cell's value in every sample, NaN if there is none."""
@@ -164,7 +164,7 @@ _BLOCK: Final = 2**18
 class Agreement(NamedTuple):
     """Each cell's agreement with the target, and its difference from the reference.
 
-    ``low`` and ``high`` end the percentile bootstrap interval of ``value``. ``difference`` is
+    ``low`` and ``high`` end the bootstrap interval of ``value``. ``difference`` is
     value(cell) − value(reference), with its own interval from the same samples; without a
     reference these three are NaN.
     """
@@ -196,7 +196,7 @@ def agreement(
                the ROC curve (Mann and Whitney 1947); ``target`` is 0 or 1
     ========== =====================================================================
 
-    Intervals are percentiles of ``samples`` bootstrap samples (Efron 1979; see
+    Intervals are :func:`.expanded_percentiles` of ``samples`` bootstrap samples (Efron 1979; see
     :func:`bootstrap_counts`); ranks are computed within each sample, where a pair drawn three
     times is three equal observations. A sample in which a value does not exist (see the
     module) is left out of the percentiles; if it exists in fewer than half of them, the interval is
@@ -238,7 +238,7 @@ def agreement(
     k = cells.shape[1] - (reference is not None)
     rarer = int(min(target.sum(), n - target.sum())) if metric == "auc" else n
     enough = n >= MIN_PAIRS and rarer >= MIN_PAIRS // 2
-    low, high = _interval(values[1:, :k], level, enough=enough)
+    low, high = _interval(values[1:, :k], n, level, enough=enough)
     constant = low == high  # one value in every sample gives no interval
     low[constant] = high[constant] = np.nan
     # 3. Differences from the reference within each sample, which keeps them paired.
@@ -249,7 +249,7 @@ def agreement(
         # to the last bit, whatever the matrix products rounded; NaN stays NaN
         differences[:, same] = 0 * values[:, k:]
         difference[0] = differences[0]
-        difference[1:] = _interval(differences[1:], level, enough=enough)
+        difference[1:] = _interval(differences[1:], n, level, enough=enough)
     return Agreement(values[0, :k], low, high, *difference)
 
 
@@ -275,17 +275,17 @@ def _blocks(
 
 
 def _interval(
-    values: Float[np.ndarray, "sample cell"], level: float, *, enough: bool
+    values: Float[np.ndarray, "sample cell"], n: int, level: float, *, enough: bool
 ) -> Float[np.ndarray, "2 cell"]:
-    """Percentiles of each cell over the samples in which it exists: NaN if these are too few, or
-    the pairs are."""
+    """Percentiles of each cell over the samples, of ``n`` pairs, in which it exists: NaN if these
+    are too few, or the pairs are."""
     ends = np.full((2, values.shape[1]), np.nan)
     if not enough:
         return ends
     for cell, column in enumerate(values.T):
         existing = column[~np.isnan(column)]
         if 2 * len(existing) >= len(column):
-            ends[:, cell] = np.quantile(existing, [(1 - level) / 2, (1 + level) / 2])
+            ends[:, cell] = expanded_percentiles(existing, n, level)
     return ends
 
 

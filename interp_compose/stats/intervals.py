@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtr, stdtrit
 
 from interp_compose.errors import InputError
 
@@ -53,11 +54,15 @@ def wilson_interval(successes: Counts, n: Counts, level: float = 0.95) -> tuple[
 def bootstrap_interval(
     values: npt.NDArray[Any], *, level: float = 0.95, samples: int = 1000, seed: int = 0
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Percentile bootstrap interval of the mean over axis 0 (Efron 1979), column by column.
+    """Bootstrap interval of the mean over axis 0 (Efron 1979), column by column: its expanded
+    percentiles (:func:`expanded_percentiles`).
 
     ``values`` is [examples, columns]. Each of the ``samples`` draws takes as many examples as
     there are, with replacement, and keeps an example's columns together, so that columns stay
     comparable. The same seed gives the same interval. Where all examples agree it has no width.
+
+    No draw's mean lies outside the values: of 2 examples half of the intervals miss the mean of a
+    continuous distribution, of 3 a quarter, of 5 (normal values) 9 %, and from 10 on 6 %.
 
     Raises:
         InputError: not two-dimensional, no examples, or a level outside (0, 1).
@@ -74,8 +79,25 @@ def bootstrap_interval(
     for row in means:
         times_drawn = np.bincount(rng.integers(0, n, n), minlength=n)
         row[:] = times_drawn @ values / n  # [column]: the drawn examples' mean
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    low, high = expanded_percentiles(means, n, level)
     return low, high
+
+
+def expanded_percentiles(
+    values: npt.NDArray[np.float64], n: int, level: float
+) -> npt.NDArray[np.float64]:
+    """Ends [2, …] of a bootstrap's interval, of its ``values`` [sample, …] from ``n`` examples.
+
+    They are the quantiles at α′ = Φ(−√(n / (n − 1)) t) and 1 − α′, with t Student's quantile of
+    (1 + level) / 2 with n − 1 degrees of freedom (Hesterberg 2015, "What Teachers Should Know
+    About the Bootstrap"). Those at (1 ± level) / 2 have the normal quantile and the spread √(Σ(x −
+    x̄)²) / n of the mean, both too small: of 10 examples 10 % of such intervals miss the mean. For
+    n = 150 these are 1 % wider.
+    """
+    n = max(n, 2)  # all draws of one example are alike
+    alpha = ndtr(-((n / (n - 1)) ** 0.5) * stdtrit(n - 1, (1 + level) / 2))  # α′
+    ends: npt.NDArray[np.float64] = np.quantile(values, [alpha, 1 - alpha], axis=0)
+    return ends
 
 
 def share_interval(

@@ -94,11 +94,13 @@ def wilson(k: float, n: int) -> tuple[float, float]:
 
 
 def bootstrap(values: list[float]) -> tuple[float, float]:
-    """1000 draws of as many examples as there are, seed 0; the 2.5th and 97.5th percentiles."""
+    """1000 draws of as many examples as there are, seed 0; the percentiles of 2.5 and 97.5,
+    expanded for few examples: Φ(−√(n / (n − 1)) t(n − 1)) and one minus it."""
     rng = np.random.default_rng(0)
     n = len(values)
     means = [sum(values[i] for i in rng.integers(0, n, n)) / n for _ in range(1000)]
-    low, high = np.percentile(means, [2.5, 97.5])
+    share = stats.norm.cdf(-math.sqrt(n / (n - 1)) * stats.t.ppf(0.975, n - 1))
+    low, high = np.quantile(means, [share, 1 - share])
     return float(low), float(high)
 
 

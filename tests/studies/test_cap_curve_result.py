@@ -303,6 +303,9 @@ def test_one_example_has_no_paired_log_probabilities() -> None:
     assert len(curve.sentences()) == 1
     with pytest.raises(InputError, match="a paired difference needs 2 examples"):
         curve.differences("mean", value="target_logprob")
+    subtitle = curve.plot(value="target_logprob").chart.subtitle
+    assert subtitle.endswith("mean over 1 example")  # and no word of bands, which are not drawn
+    assert "bands: 95 % intervals of the difference" in curve.plot().chart.subtitle  # Newcombe's
 
 
 def test_differences_of_two_curves_pair_examples() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from interp_compose.stats.seeds import holm
 from interp_compose.studies.ablation.reading import answers, differences
 from interp_compose.studies.ablation.result import AblationCurve
 from interp_compose.studies.core.decided import (
@@ -18,6 +19,7 @@ from interp_compose.studies.core.decided import (
     apart,
     bootstrapped,
     changed,
+    examples_needed,
     within,
 )
 
@@ -134,6 +136,18 @@ APART = {
         "more than base (the same in all 5 seeds, p by Holm 0.0625); about 6 seeds would decide "
         "it, were it as measured.",
     ),
+    "the same in all, of two comparisons": (
+        [(0.2, 0.2, 0.125), SAME],
+        "No difference to base, paired by seed, is established: the largest, of s0, is 20 points "
+        "more than base (the same in all 5 seeds, p by Holm 0.1250); about 7 seeds would decide "
+        "it, were it as measured; 1 within 5 points.",
+    ),
+    "the same in all, of twenty": (
+        [(0.2, 0.2, 1.0), *[SAME] * 19],
+        "No difference to base, paired by seed, is established: the largest, of s0, is 20 points "
+        "more than base (the same in all 5 seeds, p by Holm 1.0000); about 10 seeds would decide "
+        "it, were it as measured; 19 within 5 points.",
+    ),
     "the same in all, enough": (
         [(-0.2, -0.2, 0.016)],
         "s0 is below base, paired by seed, by 20 points (the same in all 5 seeds, p by Holm "
@@ -157,6 +171,33 @@ def test_settings_apart(case: str) -> None:
     states, sentence = APART[case]
     assert apart(seeds(*states), "setting", ACCURACY) == [sentence]
     assert apart(seeds(*states)[:0], "setting", ACCURACY) == []
+
+
+def test_the_family_of_a_correction_is_larger_than_the_place_that_is_read() -> None:
+    """Of 3 seeds p is .25, of 5 or more comparisons 1 by Holm: how many there are tells."""
+    here = seeds((0.2, 0.2, 1.0)).assign(n_seeds=3, kind="all")
+    table = pd.concat([here] * 12 + [here.assign(kind="long")] * 30 + [here.assign(p_holm=NAN)])
+    assert "about 9 seeds would" in apart(here, "setting", ACCURACY, table)[0]  # 12 · 2⁻⁸ < .05
+    assert "about 8 seeds would" in apart(here, "setting", ACCURACY, table[:6])[0]
+
+
+@pytest.mark.parametrize("n_compared", [1, 2, 5, 12, 40])
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_so_many_alike_are_decided_and_one_fewer_is_not(n: int, n_compared: int) -> None:
+    """Holm's correction of the sign test, where all that are compared are alike in all of n."""
+
+    def corrected(n: int) -> float:
+        return holm([2 / 2**n] * n_compared)[0]
+
+    alike = {"difference": 0.2, "ci_low": 0.2, "ci_high": 0.2, "n": n, "p_holm": corrected(n)}
+    needed = examples_needed(alike, 0.05, n_compared)
+    assert corrected(needed) < 0.05 <= corrected(needed - 1)
+    rows = [alike | {"layer": layer} for layer in range(n_compared)]
+    sentence = changed(rows, ACCURACY, act=START, what="the number", of="seeds")
+    assert f"about {needed} seeds would decide it" in sentence
+    told = [one | {"n_compared": 100, "p_holm": 1.0} for one in rows]
+    sentence = changed(told, ACCURACY, act=START, what="the number", of="seeds")
+    assert "about 12 seeds would decide it" in sentence  # 100 · 2⁻¹¹ < .05
 
 
 def test_a_bootstrap_without_a_width_decides_by_the_sign_test() -> None:

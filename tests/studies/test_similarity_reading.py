@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import norm
+from scipy.stats import t
 
 from interp_compose.studies.similarity.reading import answers, differences
 from interp_compose.studies.similarity.result import SimilarityCurve
@@ -74,7 +74,7 @@ def test_sentences(
 
 def test_p_is_of_the_bootstraps_spread_and_corrected_over_layers() -> None:
     rows = differences(curve((-0.1, -0.2, 0.0), (0.2, 0.1, 0.3), (0.0, 0.0, 0.0), clean=(0.4, 0.6)))
-    p = [2 * norm.sf(abs(d) / (0.1 / 1.959964)) for d in (0.1, 0.2)]
+    p = [2 * t.sf(abs(d) / (0.1 / 2.009575), 49) for d in (0.1, 0.2)]  # t₀.₉₇₅ of 50 pairs
     assert rows[0]["p_holm"] == pytest.approx(2 * p[0], rel=1e-4)
     assert rows[1]["p_holm"] == pytest.approx(3 * p[1], rel=1e-3)
     assert rows[2]["p_holm"] == 1

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import spearmanr
+from scipy.stats import norm, spearmanr, t
 from sklearn.metrics import roc_auc_score
 
 from interp_compose.errors import InputError, OptionError
@@ -88,7 +88,8 @@ def value_of(metric: str, x: np.ndarray, y: np.ndarray) -> float:
 def bootstrapped(
     metric: str, x: np.ndarray, clean: np.ndarray, y: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Percentiles of the value, of the clean value and of their difference, sample by sample."""
+    """Expanded percentiles of the value, of the clean value and of their difference, sample by
+    sample."""
     rng = np.random.default_rng(0)
     values, cleans = [], []
     for _ in range(1000):
@@ -96,8 +97,10 @@ def bootstrapped(
         values.append(value_of(metric, x[drawn], y[drawn]))
         cleans.append(value_of(metric, clean[drawn], y[drawn]))
     gaps = np.subtract(values, cleans)
+    n = len(y)
+    share = norm.cdf(-np.sqrt(n / (n - 1)) * t.ppf(0.975, n - 1))
     return {
-        name: np.nanquantile(numbers, [0.025, 0.975])
+        name: np.nanquantile(numbers, [share, 1 - share])
         for name, numbers in (("", values), ("clean_", cleans), ("_diff", gaps))
     }
 

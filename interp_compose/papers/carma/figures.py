@@ -178,10 +178,10 @@ def _lines(
 
 def _paired(rows: pd.DataFrame, panels: Sequence[Panel]) -> str:
     """What the lines' intervals are, if there are any."""
-    if not any(line.is_wide for panel in panels for line in panel.lines):
+    lines = next((one.lines for one in panels if any(line.is_wide for line in one.lines)), None)
+    if lines is None:
         return ""
     name = NAMES[rows["compared_with"].iloc[0]].split(" (")[0]
-    lines = panels[0].lines
     if rows["n_seeds"].max() == 2:
         return f"{intervals_name(lines)}: from one seed's difference to {name} to the other's"
     return paired_note(lines, name, "seed")

@@ -252,7 +252,7 @@ def _reading(curve: CapCurve, spans: str) -> str:
     return (
         f"{start}; open at {layers_named(shown[OPEN])}, where an interval reaches beyond "
         f"{measure.amount(margin)} or a difference is in doubt: "
-        f"{would_decide(undecided, margin)}."
+        f"{would_decide(undecided, margin, n_compared=len(layers))}."
     )
 
 

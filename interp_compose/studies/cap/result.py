@@ -183,7 +183,7 @@ class CapCurve(StudyResult):
 
         One row per layer: layer, depth, pooling ("average"), accuracy, ci_low, ci_high, n. The
         poolings see the same examples, so they are not independent trials: the 95 % interval is
-        a percentile bootstrap over whole examples (1000 draws, seed 0) of each example's mean
+        a bootstrap over whole examples (:func:`.bootstrap_interval`) of each example's mean
         correctness over the poolings; where all examples agree, Wilson's, counting examples.
 
         Raises:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from math import ceil, isnan
-from statistics import NormalDist
+from math import ceil, floor, isnan, log2
 from typing import Any, Final
 
 import pandas as pd
+from scipy.special import stdtr, stdtrit
 
 from interp_compose.stats.paired_shares import paired_shares
 from interp_compose.stats.seeds import holm, paired_difference, sign_test
@@ -21,8 +21,8 @@ from interp_compose.studies.core.text import counted, decimal, probability
 
 BELOW, ABOVE, NEAR, OPEN = "below", "above", "near", "open"
 LEVEL: Final = 0.05
-LEAST: Final = 6
-"""Seeds that decide a difference which is the same in all (:func:`.paired_difference`)."""
+FAMILY: Final = ("kind", "task", "compared")
+"""Columns in which the rows agree that one correction is over, where a table has them."""
 Row = Mapping[str, Any]
 """Of a difference: difference, ci_low, ci_high, p_holm, n."""
 Places = Callable[[Sequence[Row]], str]
@@ -118,15 +118,15 @@ def paired(rows: Sequence[tuple[Row, pd.Series[Any], pd.Series[Any]]]) -> pd.Dat
 def bootstrapped(frame: pd.DataFrame) -> list[Row]:
     """Differences that have a bootstrap's interval and no p, with p_holm over all of them.
 
-    Here z = difference / ((high − low) / 2 z₀.₉₇₅), as of normal errors (Altman and Bland 2011),
-    and p = 2 Φ(−|z|); of an interval without a width it is the sign test's.
+    Here t = difference / ((high − low) / 2 t₀.₉₇₅) and p = 2 P(T < −|t|), n − 1 degrees of freedom,
+    as of normal errors (Altman and Bland 2011); of an interval without a width the sign test's.
     """
-    normal, sides = NormalDist(), 1 - LEVEL / 2
     p_values = []
     for row in records(frame):
-        error = (row["ci_high"] - row["ci_low"]) / (2 * normal.inv_cdf(sides))
+        freedom, half = row["n"] - 1, (row["ci_high"] - row["ci_low"]) / 2
         none = 1.0 if row["difference"] == 0 else sign_test(row["n"])
-        p_values.append(2 * normal.cdf(-abs(row["difference"]) / error) if error > 0 else none)
+        t = abs(row["difference"]) / half * stdtrit(freedom, 1 - LEVEL / 2) if half > 0 else 0.0
+        p_values.append(2 * float(stdtr(freedom, -t)) if half > 0 else none)
     return records(frame.assign(p_holm=holm(p_values)))
 
 
@@ -150,22 +150,31 @@ def within(row: Row, margin: float) -> bool:
     return bool(-margin <= row["ci_low"] and row["ci_high"] <= margin)
 
 
-def examples_needed(row: Row, margin: float) -> int:
+def examples_needed(row: Row, margin: float, n_compared: int = 1) -> int:
     """So many examples decide an open difference if it stays as it is: the interval, whose sides
     shrink with √n, then ends at 0, or at the margin where that takes fewer. More than there are,
-    since Holm's correction may leave open what its interval alone would decide, and
-    :data:`LEAST` where none differs from the others."""
+    since Holm's correction may leave open what its interval alone would decide.
+
+    Where none differs from the others, the fewest n for which the sign test's 2 / 2ⁿ, times what
+    Holm's correction multiplies it by, is below .05: p_holm / p, or where p_holm is 1 and hides
+    that, ``n_compared``, the differences that it is over.
+    """
+    n = int(row["n"])
     if row["ci_low"] == row["ci_high"]:
-        return max(LEAST, int(row["n"]) + 1)
+        times = row["p_holm"] / sign_test(n) if row["p_holm"] < 1 else n_compared
+        return max(floor(log2(2 * times / LEVEL)) + 1, n + 1)
     difference: float = row["difference"]
     wider: float = max(difference - row["ci_low"], row["ci_high"] - difference)
     side = max(abs(difference), margin - abs(difference))
-    return max(ceil(float(row["n"]) * (wider / side) ** 2), int(row["n"]) + 1)
+    return max(ceil(n * (wider / side) ** 2), n + 1)
 
 
-def would_decide(rows: Sequence[Row], margin: float, of: str = "examples") -> str:
-    """How many examples, in hundreds, or seeds would decide all of these open differences."""
-    needed = max(examples_needed(row, margin) for row in rows)
+def would_decide(
+    rows: Sequence[Row], margin: float, of: str = "examples", n_compared: int = 1
+) -> str:
+    """How many examples, in hundreds, or seeds would decide all of these open differences, of
+    ``n_compared``."""
+    needed = max(examples_needed(row, margin, n_compared) for row in rows)
     several = needed if of == "seeds" else 100 * ceil(needed / 100)
     return f"about {counted(several, of)} would decide it, were it as measured"
 
@@ -264,7 +273,8 @@ def changed(
         widest = max(some, key=lambda row: float(row["ci_high"] - row["ci_low"]))
         change = measure.between(widest["ci_low"], widest["ci_high"])
         where = f"{at(some)}, where the interval is widest {at([widest])}" if some[1:] else at(some)
-        needed = would_decide(some, measure.margin, of)
+        n_compared = int(some[0].get("n_compared", len(rows)))
+        needed = would_decide(some, measure.margin, of, n_compared)
         start = "it is" if parts else f"{whether} is"
         parts.append(f"{start} open {where}: {change} than {than}{_level(widest)}; {needed}")
     return f"{raised('; '.join(parts))}."
@@ -275,7 +285,9 @@ def _level(row: Row) -> str:
     return " (95 %)" if row["ci_low"] < row["ci_high"] else ""
 
 
-def apart(differences: pd.DataFrame, by: str, measure: Measure) -> list[str]:
+def apart(
+    differences: pd.DataFrame, by: str, measure: Measure, table: pd.DataFrame | None = None
+) -> list[str]:
     """Whether what ``by`` names differs from ``other``, paired by seed, in a sentence: the largest
     difference that is established, and how many are not. None without a difference.
 
@@ -284,6 +296,7 @@ def apart(differences: pd.DataFrame, by: str, measure: Measure) -> list[str]:
             (NaN of one seed) and maybe n_seeds.
         by: the column of what is compared.
         measure: of the differences.
+        table: all that p_holm is over, in families (:data:`FAMILY`), if these are not all.
     """
     rows = records(differences[differences["difference"].notna()])
     if not rows:
@@ -324,8 +337,12 @@ def apart(differences: pd.DataFrame, by: str, measure: Measure) -> list[str]:
     change = measure.between(largest["ci_low"], largest["ci_high"])
     needed = ""
     if "n_seeds" in largest:
-        seeds = examples_needed({**largest, "n": largest["n_seeds"]}, measure.margin)
-        needed = f"; about {counted(seeds, 'seeds')} would decide it, were it as measured"
+        family = differences if table is None else table
+        family = family[family["p_holm"].notna()]
+        for name in {*FAMILY} & {*family}:
+            family = family[family[name] == largest[name]]
+        row = {**largest, "n": largest["n_seeds"]}
+        needed = f"; {would_decide([row], measure.margin, 'seeds', len(family))}"
     within_it = f"; {rest[0]}" if n_near else ""
     return [
         f"No difference{to}, paired by seed, is established: the largest, of {largest[by]}, is "

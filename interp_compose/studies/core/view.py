@@ -89,7 +89,8 @@ class StudyQuestion:
     def answer(self, frame: pd.DataFrame, differences: pd.DataFrame) -> list[str]:
         """The sentence that says whether a difference is established."""
         tested = _at(self._place(frame), differences)
-        return apart(tested, self.by, ACCURACY if self.percent else self.measure)
+        measure = ACCURACY if self.percent else self.measure
+        return apart(tested, self.by, measure, differences)
 
     def sentences(self, frame: pd.DataFrame, differences: pd.DataFrame) -> list[str]:
         """The answer, the question with its numbers, and what they do not show."""

@@ -225,7 +225,7 @@ class SimilarityCurve(StudyResult):
         its 95 % interval m_low, m_high; clean_m, clean_m_low, clean_m_high of the clean model;
         m_diff (m - clean_m) with m_diff_low, m_diff_high, from the same bootstrap samples as both;
         cosine (mean over pairs) with cosine_low, cosine_high; n pairs; n_affected by pooling.
-        Intervals are percentile bootstraps over pairs, 1000 samples, seed 0. Cosines are ranked in
+        Intervals are bootstraps over pairs, 1000 samples, seed 0. Cosines are ranked in
         steps of 1e-6 (float32; coarser in half precision), so that rounding breaks no ties; where
         all of a subset are one number, as of mirror pairs whose order nothing tells, a correlation
         is NaN.

@@ -71,7 +71,7 @@ def sememes_figure(
             subtitle=subtitle_of(
                 n_seeds(config),
                 _means(config),
-                paired_note(panels[0].lines, "codes", "word"),
+                paired_note([line for panel in panels for line in panel.lines], "codes", "word"),
                 R_PRECISION,
                 *told_of_models(models),
             ),
