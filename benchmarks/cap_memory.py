@@ -19,11 +19,14 @@ Times are processor time on one thread, and of all start layers that of the one 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
 import torch
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from benchmarks.common import (
     LiveTensors,
@@ -46,6 +49,10 @@ from interp_compose.tasks.load import load_task
 MODEL: Final = "out/models/SmolLM2-135M-Instruct.Q4_1.gguf"
 LAYERS: Final = (0, 2, 4, 6, 8, 10, 12, 15, 18, 21, 24, 27, 29)
 """Start layers of docs/real-model.md."""
+LLAMAS: Final[dict[str, dict[str, int]]] = {
+    "few key heads": {"num_key_value_heads": 2, "num_hidden_layers": 8, "vocab_size": 1000},
+    "a large vocabulary": {"num_hidden_layers": 4, "vocab_size": 50_000},
+}
 MIB: Final = 2**20
 
 
@@ -123,6 +130,39 @@ def measured(path: str, layers: tuple[int, ...] | None, repeats: int) -> dict[st
         row |= {f"{name}_s": median(taken) for name, taken in times.items()}
         row |= {"repeats": repeats, **middle_and_range("seconds_in_clean_passes", over)}
     return row
+
+
+@torch.no_grad()
+def expected_benchmark(threads: int = 1) -> dict[str, Any]:
+    """``cap_expected_cpu``: mini-idm, and small Llamas with its tokenizer, on its texts."""
+    mini, rows = load_model("mini-idm"), []
+    models = {"mini-idm": mini}
+    for name, shape in LLAMAS.items():
+        config = LlamaConfig(hidden_size=64, intermediate_size=128, num_attention_heads=4, **shape)
+        models[name] = load_model(LlamaForCausalLM(config).eval(), tokenizer=mini.tokenizer)
+    modes: tuple[Any, ...] = ("collapse", "broadcast")
+    for (name, model), mode in product(models.items(), modes):
+        over = []
+        for size in (4, 16, 64):
+            options = CapOptions(mode=mode, batch_size=size)
+            prepared = prepare_cap(model, load_task("mini-idm", model).test[::9], options)
+            prepared.rows(prepared.batches[0])  # what is computed once only is no batch's
+            for part in prepared.batches:
+                over.append(
+                    (prepared.expected_bytes(part) or 0) / held(partial(prepared.rows, part))[0]
+                )
+        of = {"of": f"{name}, {mode}", "batches": len(over)}
+        rows.append(of | middle_and_range("expected_in_live", over))
+    return {"cap_expected_cpu": {"threads": threads, "rows": rows, **machine()}}
+
+
+def expected_ratios(content: dict[str, Any]) -> list[Ratio]:
+    """What a CAP sweep is estimated to hold (`enough_memory.py`) over what its tensors held, in
+    batches of 4, 16 and 64 texts: the median batch, the smallest and the largest ratio."""
+    return [
+        Ratio(row["of"], *ranged(row, "expected_in_live"), "times", "what tensors held")
+        for row in content["rows"]
+    ]
 
 
 def held(work: Callable[[], object]) -> tuple[int, int, float]:

@@ -30,7 +30,10 @@ BENCHMARKS: Final[Mapping[str, str]] = {
         *("complexity_report", "phases", "seq2seq", "encoder_steps", "decoder_steps"),
         *("side_by_side", "generation", "similarity", "scoring", "cap_memory"),
     )
-} | {"encoder_memory": "benchmarks.encoder_steps:memory_"}
+} | {
+    "encoder_memory": "benchmarks.encoder_steps:memory_",
+    "cap_expected": "benchmarks.cap_memory:expected_",
+}
 """By name: whose ``benchmark`` measures, and whose ``ratios`` read its files."""
 NEED_DATA: Final = ("scoring",)
 """Which an option has to name."""

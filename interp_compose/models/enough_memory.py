@@ -26,9 +26,9 @@ MOST_OF_FREE: Final = 0.6
 """Which share of the free memory an estimate may fill: at its lowest it is that share of what is
 held."""
 EXPECTED: Final = (0.6, 1.5)
-"""The smallest and largest share of what tensors held that :func:`sweep_bytes` came to, over a
-GPT-2, a Llama with few key heads, a large vocabulary and ``mini-idm`` on texts of many lengths,
-which had the lowest: 0.62 and 1.41."""
+"""The smallest and largest share of what tensors held that :func:`sweep_bytes` came to, rounded
+away from 1, on texts of many lengths: of ``mini-idm``, the lowest, of a Llama with few key heads
+and of one with a large vocabulary, the highest (``benchmarks/results/cap_expected_cpu.json``)."""
 PROC: Final = Path("/proc")
 GROUPS: Final = Path("/sys/fs/cgroup")
 LIMIT_AND_USE: Final = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -129,6 +130,15 @@ def test_a_sweep_takes_about_what_is_expected(name: str) -> None:
         ratios[mode, examples is LATE, size] = ratio
     print(ratios)
     assert all(EXPECTED[0] <= ratio <= EXPECTED[1] for ratio in ratios.values()), ratios
+
+
+def test_what_is_expected_was_measured_and_is_in_the_docs() -> None:
+    root = Path(__file__).parents[2]
+    kept = json.loads((root / "benchmarks/results/cap_expected_cpu.json").read_text("utf-8"))
+    ends = [end for row in kept["rows"] for end in row["expected_in_live_range"]]
+    assert EXPECTED[0] <= min(ends) < 1 < max(ends) <= EXPECTED[1]
+    text = (root / "docs" / "models.md").read_text("utf-8")
+    assert f"it came to {min(ends):.2f} to {max(ends):.2f} times what tensors held" in text
 
 
 def test_nothing_of_a_transplant_outlives_its_batch() -> None:
