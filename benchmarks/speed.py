@@ -33,6 +33,7 @@ BENCHMARKS: Final[Mapping[str, str]] = {
 } | {
     "encoder_memory": "benchmarks.encoder_steps:memory_",
     "cap_expected": "benchmarks.cap_memory:expected_",
+    "cap_first": "benchmarks.cap_memory:first_",
 }
 """By name: whose ``benchmark`` measures, and whose ``ratios`` read its files."""
 NEED_DATA: Final = ("scoring",)
