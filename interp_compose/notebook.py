@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import base64
 import html
-import re
 import sys
-import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from interp_compose.errors import shortened
@@ -19,9 +17,7 @@ from interp_compose.errors import shortened
 LONGEST: Final = 240
 """Characters of one value."""
 LINES: Final = 30
-WIDTH: Final = 160
-SENTENCE: Final = 110
-"""Lines of a text, and characters of a row of a table and of a line of a sentence."""
+"""Rows of a table."""
 
 
 def in_notebook() -> bool:
@@ -45,28 +41,6 @@ def facts(values: Mapping[str, object], *, title: str = "") -> str:
     )
     caption = f'<caption style="text-align: left">{_escaped(title)}</caption>' if title else ""
     return f"<table>{caption}<tbody>{rows}</tbody></table>"
-
-
-def aligned(lines: Iterable[str]) -> str:
-    """Text whose columns line up, as it is in a terminal; its first lines where there are many."""
-    kept = list(lines)
-    more = len(kept) - LINES
-    if more > 0:
-        kept = [*kept[: LINES - 1], f"… and {more + 1} more lines"]
-    text = "\n".join(map(_fitted, kept))
-    return f'<pre style="overflow-x: auto">{html.escape(text)}</pre>'
-
-
-def is_row(line: str) -> bool:
-    """Whether a line of text is a row of a table: columns stand two blanks apart or more."""
-    return re.search(r"\S {2,}\S", line) is not None
-
-
-def _fitted(line: str) -> str:
-    """A long row of a table is shortened; a long sentence becomes several lines."""
-    if len(line) > SENTENCE and not is_row(line):
-        return textwrap.fill(shortened(line, LONGEST), SENTENCE)
-    return shortened(line, WIDTH)
 
 
 def picture(png: bytes, text: str) -> str:

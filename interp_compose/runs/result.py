@@ -30,7 +30,7 @@ import pyarrow as pa
 
 from interp_compose._public import public
 from interp_compose.errors import CorruptFileError, InputError, MissingDataError, shortened
-from interp_compose.notebook import aligned, block
+from interp_compose.notebook import block
 from interp_compose.runs.checksums import digest_of, listed, verified
 from interp_compose.runs.files import (
     MANIFEST,
@@ -91,9 +91,9 @@ class Result:
         return f"<{type(self).__name__} {shortened(' '.join(self.head().split()), LINE)}>"
 
     def _repr_html_(self) -> str:
-        first = next(iter(self.frames.values()), pd.DataFrame())
-        rows = first.head(ROWS).to_string(index=False, max_cols=10, float_format="{:.4g}".format)
-        return block(type(self).__name__, self.head(), aligned(rows.splitlines()))
+        first = next(iter(self.frames.values()), pd.DataFrame()).head(ROWS)
+        rows = first.to_html(index=False, border=0, max_cols=10, float_format="{:.4g}".format)
+        return block(type(self).__name__, self.head(), rows)
 
     def head(self) -> str:
         """One line: what was run, and how much came out."""

@@ -215,7 +215,7 @@ def test_a_summary_s_tables_are_tables_and_its_other_lines_are_sentences() -> No
     page = report.report_page(made, {}, {})
     assert "<pre" not in page
     came_out = page.partition("<h2>What came out</h2>")[2].partition("</section>")[0]
-    first, *_ = re.findall(r"<table>(.*?)</table>", came_out, re.DOTALL)
+    first, *_ = re.findall(r"<table[^>]*>(.*?)</table>", came_out, re.DOTALL)
     rows = [
         re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)
         for row in re.findall(r"<tr>(.*?)</tr>", first)

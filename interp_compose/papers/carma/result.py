@@ -31,11 +31,12 @@ from interp_compose.papers.carma.verdicts import (
     SYMBOLS,
     answers,
     cautions,
-    terminal_summary,
+    summary_lines,
     verdicts,
 )
 from interp_compose.studies.cap.result import POOLINGS
 from interp_compose.studies.core.result import StudyResult
+from interp_compose.studies.core.text import Summary
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -212,9 +213,9 @@ class Comparison(StudyResult):
             figures["training"] = self.plot_training()
         return figures
 
-    def summary(self) -> str:
-        """Verdicts and the main numbers as aligned text, for a terminal."""
-        return terminal_summary(self)
+    def _summary(self) -> Summary:
+        """Verdicts and the main numbers."""
+        return summary_lines(self)
 
     @property
     def notes(self) -> list[str]:

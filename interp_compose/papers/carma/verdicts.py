@@ -24,7 +24,7 @@ from interp_compose.papers.carma.differences import (
 from interp_compose.papers.carma.tables import LABELS
 from interp_compose.studies.core.decided import LIES, Measure, changed, layers_named
 from interp_compose.studies.core.result import StudyResult
-from interp_compose.studies.core.text import about, counted, decimal, interval, text_table
+from interp_compose.studies.core.text import Summary, about, counted, decimal, interval, text_table
 
 CHANGED_ENOUGH: Final = 0.9  # of the prompts: no caution
 
@@ -217,14 +217,14 @@ def dose_sentences(dose: pd.DataFrame) -> list[str]:
     ]
 
 
-def terminal_summary(comparison: StudyResult) -> str:
+def summary_lines(comparison: StudyResult) -> Summary:
     """A row per headline measure, a column per version, the paired difference and its verdict."""
     frame, differences = comparison.frames["summary"], comparison.frames["differences"]
     seeds = len(set(comparison.frames["accuracy"]["seed"]))
     versions = [name for name in LABELS if name in set(frame["version"])]
     columns = [("mean over seeds", "measure", "<26")]
     columns += [(LABELS[name], name, ">10") for name in versions]
-    columns += [("    CARMA − FT (SE)  verdict", "difference", "")]
+    columns += [("CARMA − FT (SE) ", "difference", ">20"), (" verdict", "verdict", "")]
     rows = []
     ends = {
         measure_name(row): _end(row)
@@ -241,12 +241,13 @@ def terminal_summary(comparison: StudyResult) -> str:
             digits = 3
             means["original"] = None  # one model: it varies with the replaced words alone
         cells = {version: decimal(means.get(version), digits) for version in versions}
-        rows.append({"measure": name, **cells, "difference": ends.get(name, "")})
-    lines = [
+        end = ends.get(name, {"difference": "", "verdict": ""})
+        rows.append({"measure": name, **cells, **end})
+    lines: Summary = [
         about(comparison.config, ("model", "task"), f"{seeds} seed{'s' if seeds > 1 else ''}"),
         *answers(differences),
         "",
-        *text_table(pd.DataFrame(rows), columns),
+        text_table(pd.DataFrame(rows), columns),
         "",
         *dose_sentences(comparison.frames["dose_summary"]),
         "",
@@ -254,7 +255,9 @@ def terminal_summary(comparison: StudyResult) -> str:
     ]
     if len(comparison.frames["overhead"]):
         lines.append(overhead_sentence(comparison))
-    return "\n".join(lines).strip("\n")
+    while not lines[-1]:
+        lines.pop()
+    return lines
 
 
 def measure_name(row: Mapping[str, Any]) -> str:
@@ -331,13 +334,13 @@ def _layers(layers: list[int]) -> str:
     return f"layer{'s' if len(layers) > 1 else ''} {', '.join(parts)}"
 
 
-def _end(row: Mapping[str, Any]) -> str:
-    """The end of a line: difference, standard error, verdict."""
+def _end(row: Mapping[str, Any]) -> dict[str, str]:
+    """The end of a row: difference, standard error, verdict."""
     difference = decimal(row["difference"], 2, sign=True)
     error = "" if difference == "–" else f"({decimal(row['standard_error'], 2)})"
     text = str(row["verdict"]).replace("carma", "CARMA")
     text = KINDS["hint"] if verdict(row).kind == "hint" else text  # the report says why
-    return f"{difference:>12} {error:<7}  {text}"
+    return {"difference": f"{difference:>12} {error:<7}", "verdict": f"  {text}"}
 
 
 def _signed(value: float) -> str:

@@ -32,6 +32,7 @@ from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table, with_foil
 from interp_compose.studies.core.text import (
     INTERVALS,
+    Summary,
     about,
     cautions,
     counted,
@@ -254,7 +255,7 @@ class AblationCurve(StudyResult):
             f"clean accuracy {right / n:.3f} [{low:.3f}, {high:.3f}]",
         )
 
-    def summary(self) -> str:
+    def _summary(self) -> Summary:
         """What ablating changes, and the table as aligned text: a row per layer, a column per
         group."""
         from interp_compose.studies.ablation.reading import answers
@@ -283,11 +284,11 @@ class AblationCurve(StudyResult):
             titles = titles if counts.nunique() > 1 else {}
             wide = max(wide, *(len(title) + 2 for title in titles.values())) if titles else wide
             columns += [(titles.get(name, name), name, f">{wide}.3f") for name in shown]
-        lines = [
+        lines: Summary = [
             head,
             *answers(self),
             f"{clean_accuracy}; {title}:",
-            *text_table(table.rename_axis("index").reset_index(), columns),
+            text_table(table.rename_axis("index").reset_index(), columns),
         ]
         if heads:
             lines.append("* the 95 % interval excludes 0, uncorrected for the number of heads")

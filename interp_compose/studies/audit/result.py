@@ -12,7 +12,7 @@ from interp_compose._public import public
 from interp_compose.errors import shortened
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import counted, text_table
+from interp_compose.studies.core.text import Summary, counted, text_table
 
 if TYPE_CHECKING:
     from interp_compose.models.outcomes import Status
@@ -118,10 +118,10 @@ class Audit(StudyResult):
         """What was checked and found, and how many checks have which status."""
         return [*self._answers(), *super().sentences()]
 
-    def summary(self) -> str:
+    def _summary(self) -> Summary:
         """How many checks have which status, every finding, and what was refused or not tried."""
         model, counts = self._head()
-        lines = [model, *self._answers(), counts]
+        lines: Summary = [model, *self._answers(), counts]
         for status in ("refused", "not tried"):
             rows = _placed(_joined(self.frame[self.frame["status"] == status]))
             texts = [
@@ -133,8 +133,8 @@ class Audit(StudyResult):
                 lines.append(f"{status}: {'; '.join([*texts[:MOST_TOLD], *more])}")
         if len(self.findings):
             columns = (("status", "status", "<11"), ("", "where", "<44"), ("", "detail", "<0"))
-            lines += ["", *text_table(_placed(self.findings), columns)]
-        return "\n".join(lines)
+            lines += ["", text_table(_placed(self.findings), columns)]
+        return lines
 
     def figures(self) -> dict[str, ChartFigure]:
         """None: an audit is a table."""

@@ -39,6 +39,7 @@ from interp_compose.studies.core.text import (
     INTERVALS,
     LAYER,
     UNCORRECTED,
+    Summary,
     about,
     cautions,
     counted,
@@ -430,17 +431,17 @@ class CapCurve(StudyResult):
             f"clean accuracy {right / n:.3f} [{low:.3f}, {high:.3f}]",
         )
 
-    def summary(self) -> str:
+    def _summary(self) -> Summary:
         """The curve as aligned text, a row per layer and a column per pooling; then ``mean`` minus
         each control, paired by example."""
         names = list(dict.fromkeys(self.frame["pooling"]))
         pooled = with_controls_named("accuracy with units pooled", names, CONTROLS)
         table = crossed_table(self.frame, "pooling", "accuracy", ">10.3f")
-        lines = [*self._head(), *self.sentences()[:-1], "", pooled, *table]
+        lines: Summary = [*self._head(), *self.sentences()[:-1], "", pooled, table]
         if self._value == "target_logprob":
             value = float(self.clean["target_logprob"].mean())
             lines += ["", f"mean log-probability of the answer (nats), clean {value:.3f}"]
-            lines += crossed_table(self.frame, "pooling", "target_logprob", ">10.3f")
+            lines.append(crossed_table(self.frame, "pooling", "target_logprob", ">10.3f"))
         if "mean" in names and not (self._value == "target_logprob" and len(self.clean) == 1):
             lines += self._mean_less([name for name in CONTROLS if name in names])
         return self._told(lines)
@@ -452,13 +453,13 @@ class CapCurve(StudyResult):
         long = any(int(length) > 1 for length in self.config.get("answer_tokens", ()))
         return "target_logprob" if long or not self.clean["correct"].any() else "accuracy"
 
-    def _mean_less(self, controls: Sequence[str]) -> list[str]:
+    def _mean_less(self, controls: Sequence[str]) -> Summary:
         """What ``mean`` gains on each control, in words and numbers."""
         if not controls:
             return []
         note = " shuffled: one draw of places, by the seed." if "shuffled" in controls else ""
         unit, test = ("", EXACT) if self._value == "accuracy" else (", nats an answer", PAIRED_T)
-        lines = [
+        lines: Summary = [
             "",
             f"mean − control{unit}, paired by example: {UNCORRECTED}; p of {test}, by Holm "
             f"over layers.{note}",
@@ -472,7 +473,7 @@ class CapCurve(StudyResult):
                 table[name] = [interval(*cell, sign=True) for cell in cells]
                 table[f"p {name}"] = [probability(p) for p in rows["p_holm"]]
                 columns += [(f"− {name}", name, ">28"), ("p", f"p {name}", ">9")]
-            lines += text_table(table, columns)
+            lines.append(text_table(table, columns))
         return lines
 
 

@@ -28,6 +28,7 @@ from interp_compose.studies.core.options import Execution, GridOptions, Output
 from interp_compose.studies.core.output import check_folder, check_larger, write_result
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table
+from interp_compose.studies.core.text import Summary
 from interp_compose.studies.core.view import StudyQuestion, View
 
 R = TypeVar("R", bound=StudyResult)
@@ -140,7 +141,7 @@ class GridResult(StudyResult):
         """The table over seeds, with what :attr:`VIEW` shows of other tables."""
         return self.frames["summary"]
 
-    def summary(self) -> str:
+    def _summary(self) -> Summary:
         """A row per place, over seeds, and the paired differences, as text for a terminal."""
         lines = self.VIEW.lines(self._rows())
         if "differences" in self.frames:

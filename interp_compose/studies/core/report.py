@@ -19,7 +19,6 @@ from interp_compose.plots.export import picture_bytes
 from interp_compose.plots.interactive import ChartFigure
 from interp_compose.plots.static import DPI
 from interp_compose.runs.result import HEAD
-from interp_compose.studies.core.aligned import tables_of
 from interp_compose.studies.core.text import about, counted, decimal, probability
 
 if TYPE_CHECKING:
@@ -183,10 +182,10 @@ def report_page(
         pictures: each of them as a PNG.
     """
     head, sentences = result.head(), result.sentences()
-    lines = [
-        line
-        for line in result.summary().splitlines()
-        if not line.startswith("! ") and not (line and (line in head or line in sentences))
+    summary = [
+        part
+        for part in result._summary()
+        if not (str(part).startswith("! ") or str(part) in head or part in sentences)
     ]
     parts = {
         "title": heading(result, figures),
@@ -194,7 +193,7 @@ def report_page(
         "head": head,
         "notes": result.notes,
         "sentences": sentences,
-        "summary": tables_of(lines),
+        "summary": summary,
         "figures": _pictures(result, figures, pictures),
         "sections": result._sections(),
         "settings": settings(result.config, result.SYMBOLS),

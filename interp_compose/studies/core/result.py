@@ -14,11 +14,11 @@ import pandas as pd
 
 from interp_compose._public import public
 from interp_compose._versions import environment_versions
-from interp_compose.notebook import aligned, block, in_notebook, picture
+from interp_compose.notebook import LINES, block, in_notebook, picture
 from interp_compose.plots.chart import answer_lengths
 from interp_compose.runs.result import HEAD, RESULT, Result, store
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import about
+from interp_compose.studies.core.text import Summary, TextTable, about
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -133,24 +133,23 @@ class StudyResult(Result):
         """One or two sentences that answer the study's question, at the head of what it tells."""
         return []
 
-    def _told(self, lines: Iterable[str]) -> str:
-        """The text of the answer, these lines and :attr:`notes`."""
+    def _told(self, parts: Iterable[str | TextTable]) -> Summary:
+        """The answer, these parts and :attr:`notes`."""
         answers = self._answers()
         head = [*answers, ""] if answers else []
-        return "\n".join([*head, *lines, *(f"! {note}" for note in self.notes)])
+        return [*head, *parts, *(f"! {note}" for note in self.notes)]
 
     def _repr_html_(self) -> str:
         from interp_compose.plots.describe import scene_of
         from interp_compose.plots.static import small_png_bytes
 
-        # 1. The sentences that answer the study's question, uncut. 2. Tables. 3. The first figure.
+        # 1. The summary: lines uncut, the first rows of each table. 2. The first figure.
         head = self.head()
-        lines = [line for line in self.summary().splitlines() if not line or line not in head]
-        told = self.sentences()
-        sentences = [line for line in lines if line in told]
-        parts = [f"<p>{html.escape(sentence)}</p>" for sentence in sentences]
-        others = "\n".join(line for line in lines if line not in sentences)
-        parts.append(aligned(others.strip("\n").splitlines()))
+        parts = [
+            part.html(LINES) if isinstance(part, TextTable) else f"<p>{html.escape(part)}</p>"
+            for part in self._summary()
+            if str(part) not in head
+        ]
         figure = next(iter(self.figures().values()), None)
         if figure is not None and figure.chart is not None:
             png = small_png_bytes(scene_of(figure.chart, None))
@@ -159,6 +158,10 @@ class StudyResult(Result):
 
     def summary(self) -> str:
         """What came out, as text for a terminal."""
+        return "\n".join(map(str, self._summary()))
+
+    def _summary(self) -> Summary:
+        """Its lines and tables."""
         raise NotImplementedError
 
     def figures(self) -> dict[str, ChartFigure]:

@@ -1,4 +1,4 @@
-"""Numbers as a comparison's words and tables write them, and tables as aligned text."""
+"""Numbers as a comparison's words and tables write them, and tables of text."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import pandas as pd
 
@@ -66,6 +68,50 @@ class Column(NamedTuple):
         return [format(value, self.how) for value in values.tolist()]
 
 
+@dataclass(frozen=True)
+class TextTable:
+    """A table of texts: lines in a terminal, and the same cells on a page.
+
+    Attributes:
+        columns: the heading and the cells of each, padded to one width.
+        left: of each column whether its cells begin under each other; else they end so.
+    """
+
+    columns: Sequence[Sequence[str]]
+    left: Sequence[bool]
+
+    def __str__(self) -> str:
+        """A heading line, if some column has a heading, and a line per row; a column is set apart
+        from the one before it."""
+        lines = [""] * len(self.columns[0])
+        for cells in self.columns:
+            pairs = [*zip(lines, cells, strict=True)]
+            touch = any(line[-1:].strip() and cell[:1].strip() for line, cell in pairs)
+            lines = [line + "  " * touch + cell for line, cell in pairs]
+        return "\n".join(line.rstrip() for line in lines[not lines[0].strip() :])
+
+    def html(self, most: int | None = None) -> str:
+        """Its columns that are not blank; of more than ``most`` rows the first. Cells are at the
+        right, as notebooks have them, where no style of their own says more."""
+        pairs = zip(self.columns, self.left, strict=True)
+        columns, left = zip(*(one for one in pairs if "".join(one[0]).strip()), strict=True)
+        head, *rows = zip(*columns, strict=True)
+
+        def line(cells: Sequence[str], tag: str) -> str:
+            styled = zip(cells, (' style="text-align: left"' * one for one in left), strict=True)
+            texts = (f"<{tag}{style}>{escape(cell.strip())}</{tag}>" for cell, style in styled)
+            return f"<tr>{''.join(texts)}</tr>"
+
+        names = f"<thead>{line(head, 'th')}</thead>" if "".join(head).strip() else ""
+        body = "".join(line(cells, "td") for cells in rows[:most])
+        more = len(rows) - len(rows[:most])
+        note = f"<p>… and {more} more rows</p>" if more else ""
+        style = 'class="aligned" style="text-align: right"'
+        return f"<table {style}>{names}<tbody>{body}</tbody></table>{note}"
+
+
+Summary: TypeAlias = list[str | TextTable]
+"""What a result says of itself: lines and tables."""
 LAYER: Final = (Column("layer", "layer", ">5"), Column("depth", "depth", ">7.2f"))
 """The columns that tell the rows of a layer-wise curve apart."""
 
@@ -324,8 +370,8 @@ def differences_told(
     scale: float = 100.0,
     digits: int = 1,
     what: str = "differences to {other}, paired by seed",
-) -> list[str]:
-    """Lines for a summary: a blank one, a heading, and a table of the differences that were tested.
+) -> Summary:
+    """A blank line, a heading, and a table of the differences that were tested.
 
     Args:
         differences: paired differences, with columns difference, ci_low, ci_high, p and p_holm.
@@ -353,35 +399,31 @@ def differences_told(
         "",
         f"{heading}, in {unit} ({UNCORRECTED}, p is by Holm):",
         "",
-        *text_table(table, [*place, *columns]),
+        text_table(table, [*place, *columns]),
     ]
 
 
-def text_table(frame: pd.DataFrame, columns: Iterable[tuple[Any, ...]]) -> list[str]:
-    """A heading line and a line per row of a frame.
+def text_table(frame: pd.DataFrame, columns: Iterable[tuple[Any, ...]]) -> TextTable:
+    """A row for each of a frame's.
 
     Args:
         frame: whose columns are shown.
-        columns: :class:`Column` each. A column is as wide as its widest cell, and is set apart from
-            the one before it. NaN of a number is printed as "nan"; text may be shown instead.
+        columns: :class:`Column` each, as wide as its widest cell. NaN of a number is printed as
+            "nan"; text may be shown instead.
     """
-    lines = [""] * (len(frame) + 1)
+    padded, left = [], []
     for column in (Column(*each) for each in columns):
         fit = re.match(r"[<>]?\d*", column.how)
         cells = [f"{column.title:{fit[0] if fit else ''}}", *column.cells(frame)]
         width = max(map(len, cells))
-        side = str.rjust if column.how.startswith(">") else str.ljust
-        cells = [side(cell, width) for cell in cells]
-        touch = any(
-            line[-1:].strip() and cell[:1].strip() for line, cell in zip(lines, cells, strict=True)
-        )
-        lines = [line + "  " * touch + cell for line, cell in zip(lines, cells, strict=True)]
-    return [line.rstrip() for line in lines]
+        left.append(not column.how.startswith(">"))
+        padded.append([cell.ljust(width) if left[-1] else cell.rjust(width) for cell in cells])
+    return TextTable(padded, left)
 
 
 def crossed_table(
     frame: pd.DataFrame, by: str, value: str, how: str, place: Sequence[tuple[Any, ...]] = LAYER
-) -> list[str]:
+) -> TextTable:
     """:func:`text_table` with a row for each ``place`` and a column for each value of ``by``, in
     the order that both have in the frame."""
     index = [Column(*column).name for column in place]

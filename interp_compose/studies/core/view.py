@@ -13,6 +13,7 @@ from interp_compose.studies.core.decided import ACCURACY, PLAIN, Measure, apart
 from interp_compose.studies.core.text import (
     LIMITS,
     Column,
+    Summary,
     differences_told,
     listed,
     text_table,
@@ -48,14 +49,14 @@ class View:
     scale: float = 100.0
     digits: int = 1
 
-    def lines(self, frame: pd.DataFrame, **more: str) -> list[str]:
-        """The heading, of which ``more`` are parts, and a line for each row of ``frame``."""
+    def lines(self, frame: pd.DataFrame, **more: str) -> Summary:
+        """The heading, of which ``more`` are parts, and a row for each of ``frame``."""
         rows = self._shown(frame)
         heading = self.heading.format_map({**rows.iloc[0], **more} if len(rows) else more)
-        return [heading, "", *text_table(rows, [*self.place, *self.values])]
+        return [heading, "", text_table(rows, [*self.place, *self.values])]
 
-    def differences(self, differences: pd.DataFrame) -> list[str]:
-        """A heading, and a line for each difference at these places."""
+    def differences(self, differences: pd.DataFrame) -> Summary:
+        """A heading, and a row for each difference at these places."""
         rows = self._shown(differences)
         return differences_told(rows, self.place, self.unit, self.scale, self.digits)
 

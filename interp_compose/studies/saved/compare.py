@@ -20,7 +20,7 @@ from interp_compose.runs.result import Result, store
 from interp_compose.studies.cap.result import CapCurve
 from interp_compose.studies.core import report
 from interp_compose.studies.core.result import StudyResult
-from interp_compose.studies.core.text import differences_told, differing, floors_of, unlike
+from interp_compose.studies.core.text import Summary, differences_told, differing, floors_of, unlike
 from interp_compose.studies.saved.options import CompareCommand
 from interp_compose.studies.saved.read import load_result
 from interp_compose.studies.saved.reading import answers
@@ -60,15 +60,14 @@ def run(command: CompareCommand) -> str:
     store(comparison, command.out, others, overwrite=command.overwrite)
     files = [PAGE, *(f"{name}.html, {name}.png" for name in figures)]
     files += [f"{name} (.parquet, .csv)" for name in frames]
-    summaries = [f"{label}\n{result.summary()}\n" for label, result in results.items()]
+    lines: Summary = [*said, ""]
+    lines += [f"{label}\n{result.summary()}\n" for label, result in results.items()]
     for _, rows in pairs.groupby("second", sort=False) if len(pairs) else ():
         places = zip(rows["layer"], rows["pooling"], strict=True)
         place_texts = ["clean" if i < 0 else f"layer {i}, {pooling}" for i, pooling in places]
-        summaries += [
-            *differences_told(rows.assign(place=place_texts), [("", "place", "<30")], what=WHAT),
-            "",
-        ]
-    return "\n".join([*said, "", *summaries, f"written to {command.out}/: {', '.join(files)}"])
+        placed = rows.assign(place=place_texts)
+        lines += [*differences_told(placed, [("", "place", "<30")], what=WHAT), ""]
+    return "\n".join(map(str, [*lines, f"written to {command.out}/: {', '.join(files)}"]))
 
 
 def labelled(folders: Sequence[Path], labels: Sequence[str]) -> dict[str, StudyResult]:

@@ -28,6 +28,7 @@ from interp_compose.studies.core.tables import YOURS, Table, check_same
 from interp_compose.studies.core.text import (
     FEW,
     INTERVALS,
+    Summary,
     about,
     counted,
     crossed_table,
@@ -314,12 +315,12 @@ class SimilarityCurve(StudyResult):
             f"{first[f'clean_{metric}']:.3f}",
         )
 
-    def summary(self) -> str:
+    def _summary(self) -> Summary:
         """The curve as aligned text: a table per subset, a row per layer, a column per pooling."""
         from interp_compose.studies.similarity.reading import answers
 
         metric = self.metrics[0]
-        lines = [self._head()[0], *answers(self)]
+        lines: Summary = [self._head()[0], *answers(self)]
         names = list(dict.fromkeys(self.frame["pooling"]))
         pooled = with_controls_named("with units pooled", names, CONTROLS)
         for subset, rows in self.frame.groupby("subset", sort=False):
@@ -329,7 +330,7 @@ class SimilarityCurve(StudyResult):
                 "",
                 f"{subset}: {counted(int(first['n']), 'pairs')}, {first['n_affected']} affected; "
                 f"{metric} of the clean model {value:.3f} [{low:.3f}, {high:.3f}]; {pooled}",
-                *crossed_table(rows, "pooling", metric, ">10.3f"),
+                crossed_table(rows, "pooling", metric, ">10.3f"),
             ]
         n_mirrors = int(self.clean["mirror"].sum())
         if n_mirrors and MIRROR not in set(self.frame["subset"]):

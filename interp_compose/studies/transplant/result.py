@@ -29,6 +29,7 @@ from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import YOURS, Table
 from interp_compose.studies.core.text import (
     INTERVALS,
+    Summary,
     about,
     cautions,
     counted,
@@ -251,13 +252,13 @@ class Transplants(StudyResult):
             f"clean model: the target's own answer in {target}, the expected one in {expected}",
         )
 
-    def summary(self) -> str:
+    def _summary(self) -> Summary:
         """What is carried; and accuracies as aligned text: a row per layer and pooling, a column
         per vector."""
         from interp_compose.studies.transplant.reading import answers
 
         first, (head, clean) = self.frame.iloc[0], self._head()
-        lines = [head, *answers(self), clean]
+        lines: Summary = [head, *answers(self), clean]
         if first["n_composed"]:
             n_composed = int(first["n_composed"])
             lines.append(
@@ -284,7 +285,7 @@ class Transplants(StudyResult):
             lines += [
                 "",
                 f"accuracy of the {title} answer, {counted(int(first[count]), 'pairs')}",
-                *crossed_table(cells, "vector", "shown", ">22", place),
+                crossed_table(cells, "vector", "shown", ">22", place),
             ]
         return self._told(lines)
 

@@ -14,7 +14,7 @@ from interp_compose._public import public
 from interp_compose._versions import environment_versions
 from interp_compose.errors import InputError, MissingDataError, OptionError
 from interp_compose.studies.core.result import StudyResult
-from interp_compose.studies.core.text import counted, interval, text_table
+from interp_compose.studies.core.text import Summary, counted, interval, text_table
 from interp_compose.studies.watch.rows import LOOKS, MEASURED, Rows
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Watched(StudyResult):
         """What changed most of each measure."""
         return self._answers()
 
-    def summary(self) -> str:
+    def _summary(self) -> Summary:
         """Looks taken and skipped, what they took, and each measure at the first and the last, with
         its interval; of weights the mean over a layer's matrices. The layer is blank where nothing
         is pooled or knocked out."""
@@ -136,7 +136,7 @@ class Watched(StudyResult):
         table["layer"] = table["layer"].map(str).where(table["layer"] >= 0, "")
         columns = [("measure", "measure", "<16"), ("of", "of", "<18"), ("layer", "layer", ">5")]
         columns += [(name, name, ">10") for name in shown]
-        return self._told([*lines, "", *text_table(table, [*columns, ("n", "n", ">6")])])
+        return self._told([*lines, "", text_table(table, [*columns, ("n", "n", ">6")])])
 
 
 def cell(place: pd.Series[float]) -> str:

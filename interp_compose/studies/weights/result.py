@@ -12,7 +12,7 @@ from interp_compose._public import public
 from interp_compose.errors import OptionError
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import about, counted, decimal, text_table
+from interp_compose.studies.core.text import Summary, about, counted, decimal, text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -150,7 +150,7 @@ class ComplexityReport(StudyResult):
             f"{ranks['random_stable_rank'].mean():.2f}",
         )
 
-    def summary(self) -> str:
+    def _summary(self) -> Summary:
         """Stable ranks as aligned text: a row per layer, a column per matrix; what random matrices
         of these shapes have; embeddings; what was left out."""
         merged, n_layers = self.merged, int(self.config["n_layers"])
@@ -161,7 +161,7 @@ class ComplexityReport(StudyResult):
         cells = table.map("{:.2f}".format, na_action="ignore").fillna("").reset_index()
         columns = [("layer", "layer", ">6"), *((name, name, ">10") for name in names)]
         title = f"model {self.config['model']} · stable rank, heads merged"
-        lines = [title, "", *text_table(cells, columns), ""]
+        lines: Summary = [title, "", text_table(cells, columns), ""]
         for row in merged[~merged["layer"].between(0, n_layers - 1)].to_dict("records"):
             text = f"{row['matrix']}: {row['stable_rank']:.2f}"
             text += f" (random {row['random_stable_rank']:.2f})"

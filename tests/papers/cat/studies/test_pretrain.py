@@ -504,6 +504,7 @@ def test_a_given_bert_is_left_as_it_is_and_its_codes_are_trained(
     bert = given_bert()
     asked: Any = {"model": bert, "vocab_size": DEFAULT_VOCAB, "run": ON_BERT}
     found = study(text, tmp_path, ("cat-last", "cat-last-fixed"), **asked)
+    assert "\ncat-last-fixed  layer 2  " in found.summary()
     assert found.config["d_model"] == bert.d_model
     assert found.config["vocab_size"] == len(bert.tokenizer)
     data = kept(tmp_path, found.config["data"])

@@ -14,6 +14,7 @@ from interp_compose.papers.complexity.studies.mechanism import reading as of_mec
 from interp_compose.papers.complexity.studies.phases import reading as of_phases
 from interp_compose.papers.complexity.studies.phases.result import PhaseDiagram
 from interp_compose.stats.seeds import holm, paired_difference
+from interp_compose.studies.core.report import report_page
 from tests.papers.complexity.studies.test_complexity_phase import runs as of_phase
 
 NAN = float("nan")
@@ -74,6 +75,14 @@ def test_a_diagram_begins_with_it() -> None:
     diagram = PhaseDiagram(config={}, frames={"runs": of_phase(ood=[0.9, 0.8])}, versions={})
     (sentence,) = of_phases.answers(diagram.cells)
     assert diagram.sentences()[0] == sentence == diagram.summary().splitlines()[0]
+
+
+def test_a_diagram_of_one_cell_is_a_table_on_its_page() -> None:
+    diagram = PhaseDiagram(config={}, frames={"runs": of_phase(ood=[0.9, 0.8])}, versions={})
+    ((decay, rate),) = diagram.cells[["weight_decay", "init_rate"]].to_numpy().tolist()
+    shown = f"<tr><th></th><th>{rate:g}</th></tr></thead><tbody><tr><td>{decay:g}</td><td>3</td>"
+    assert shown in report_page(diagram, {}, {})
+    assert shown in diagram._repr_html_()
 
 
 # ---- how fast data that break the rule are fitted ---

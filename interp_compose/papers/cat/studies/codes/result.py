@@ -15,7 +15,7 @@ from interp_compose.papers.shared.grid.shares import summary_of
 from interp_compose.stats.intervals import bootstrap_interval, share_interval
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import LIMITS, interval, listed, text_table
+from interp_compose.studies.core.text import LIMITS, Summary, interval, listed, text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -175,7 +175,7 @@ class Codes(StudyResult):
         """
         return self.frames["inside_phrases"]
 
-    def summary(self) -> str:
+    def _summary(self) -> Summary:
         """R-precision by model and source; whether words and senses have codes of their own; what a
         word keeps in a phrase."""
         rows = self.frame[self.frame["measure"] == "r_precision"]
@@ -188,11 +188,11 @@ class Codes(StudyResult):
             ("95 % over words", ("words_low", "words_high"), ">18.3"),
             ("n", "n", ">8,"),
         )
-        lines = ["sememes that are named right, of as many codes as a word has sememes", ""]
-        lines += text_table(rows, columns)
-        return self._told([*lines, *self._consistency(), *self._phrases()])
+        title = "sememes that are named right, of as many codes as a word has sememes"
+        table = text_table(rows, columns)
+        return self._told([title, "", table, *self._consistency(), *self._phrases()])
 
-    def _consistency(self) -> list[str]:
+    def _consistency(self) -> Summary:
         if self.consistency.empty:
             return ["", "no word occurs in two passages"]
         place = ["question", "model", "layer", "vector"]
@@ -215,14 +215,14 @@ class Codes(StudyResult):
             ("smallest to largest", ("smallest", "largest"), ">21.3"),
             ("n", "n", ">8,"),
         )
-        lines = []
+        lines: Summary = []
         for question, group in rows.groupby("question", sort=False):
-            lines += ["", f"cosines {HEADINGS[str(question)]}", "", *text_table(group, columns)]
+            lines += ["", f"cosines {HEADINGS[str(question)]}", "", text_table(group, columns)]
         if not self.config["wordnet"]:
             lines += ["", "NLTK finds no WordNet: senses were not compared (--wordnet)"]
         return lines
 
-    def _phrases(self) -> list[str]:
+    def _phrases(self) -> Summary:
         if self.inside_phrases.empty:
             return []
         wide = self.inside_phrases.pivot_table(
@@ -237,8 +237,8 @@ class Codes(StudyResult):
             ("cont", "cont", ">8.3f"),
             ("n", "n", ">8,"),
         )
-        lines = ["", "codes of a word in a phrase, and of itself or the phrase's other word alone"]
-        return [*lines, "", *text_table(wide, columns)]
+        title = "codes of a word in a phrase, and of itself or the phrase's other word alone"
+        return ["", title, "", text_table(wide, columns)]
 
     def _answers(self) -> list[str]:
         from interp_compose.papers.cat.studies.codes.reading import answers

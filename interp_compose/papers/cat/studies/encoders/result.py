@@ -13,7 +13,7 @@ from interp_compose.papers.cat.studies.pretrain.result import told_of_models
 from interp_compose.papers.shared.grid.shares import differences_of_readings, summary_of
 from interp_compose.studies.core.grid import GridResult
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import LIMITS, Column, counted
+from interp_compose.studies.core.text import LIMITS, Column, Summary, counted
 from interp_compose.studies.core.view import FIRST, StudyQuestion, View
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class EncoderScores(GridResult):
         """
         return self.frames["differences"]
 
-    def summary(self) -> str:
+    def _summary(self) -> Summary:
         """A row per model, output and measure."""
         order = ["task", "metric", "tuned", "trained_on", "share", "subset", "embedding"]
         seeds = counted(len(self.config["seeds"]), "seeds") + self.config.get("sample", "")

@@ -14,7 +14,7 @@ from interp_compose.papers.shared.grid.shares import differences_of_readings, su
 from interp_compose.studies.core.decided import Measure
 from interp_compose.studies.core.grid import GridResult
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import LIMITS, Column, decimal
+from interp_compose.studies.core.text import LIMITS, Column, Summary, decimal, text_table
 from interp_compose.studies.core.view import StudyQuestion, View
 
 if TYPE_CHECKING:
@@ -194,25 +194,27 @@ class Pretrained(GridResult):
         ends = losses[[*place, "smallest", "largest", "n"]]
         return with_costs(wide.reset_index().merge(ends), self.frames["runs"])
 
-    def summary(self) -> str:
+    def _summary(self) -> Summary:
         """A row per model and output, and one for each block's codes."""
         return self._told([*self.VIEW.lines(self._rows()), *self._codes()])
 
-    def _codes(self) -> list[str]:
+    def _codes(self) -> Summary:
         if self.codes.empty:
             return []
-        means = self.codes.groupby(["model", "layer"], sort=False).mean(numeric_only=True)
-        lines = ["", "codes, after the last step, means over seeds:", ""]
-        for row in means.reset_index().to_dict("records"):
+        place = self.codes.groupby(["model", "layer"], sort=False, as_index=False)
+        rows, uses = place.mean(numeric_only=True), []
+        for row in rows.to_dict("records"):
             moved = f", {row['revived']:.0f} times moved to a word" if row["revived"] else ""
-            lines.append(
-                f"{row['model']:<11}layer {row['layer']:<3}"
+            uses.append(
                 f"{decimal(row['codes_per_word'], 1):>8} a word of {row['n_codes']:.0f}, "
                 f"{row['dead_codes']:.0f} used by none, perplexity "
                 f"{decimal(row['perplexity'], 1)}, {100 * row['without_codes']:.2f} % of words "
                 f"without, composed vectors alike {decimal(row['alike'], 3)}{moved}"
             )
-        return [*lines, "", self._loss_of_codes()]
+        rows = rows.assign(layer=[f"layer {layer}" for layer in rows["layer"]], uses=uses)
+        table = text_table(rows, (("", "model", "<11"), ("", "layer", "<9"), ("", "uses", "")))
+        title = "codes, after the last step, means over seeds:"
+        return ["", title, "", table, "", self._loss_of_codes()]
 
     def _loss_of_codes(self) -> str:
         """Which terms codes were trained by, with their weights."""

@@ -9,6 +9,7 @@ import pandas as pd
 
 from interp_compose.papers.complexity.tasks.anchor_record import described
 from interp_compose.plots.chart import short
+from interp_compose.studies.core.text import TextTable, text_table
 
 
 def shape_of(config: Mapping[str, Any]) -> str:
@@ -44,3 +45,9 @@ def remarks_of(config: Mapping[str, Any]) -> list[str]:
 def diverged_runs(cells: pd.DataFrame) -> pd.DataFrame:
     """Cells whose ``diverged`` is a remark behind a line of text, "" where no run has diverged."""
     return cells.assign(diverged=[f"  {n} diverged" if n else "" for n in cells["diverged"]])
+
+
+def legend(meanings: Mapping[str, str]) -> TextTable:
+    """What signs mean, a row each."""
+    rows = pd.DataFrame(meanings.items(), columns=["sign", "meaning"])
+    return text_table(rows, (("", "sign", ">4"), ("", "meaning", "")))

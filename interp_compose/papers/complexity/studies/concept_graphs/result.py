@@ -16,7 +16,7 @@ from interp_compose.papers.shared.grid.shares import ALL, differences_of, summar
 from interp_compose.studies.core import decided
 from interp_compose.studies.core.grid import GridResult
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import LIMITS, decimal, listed, text_table
+from interp_compose.studies.core.text import LIMITS, Summary, decimal, listed, text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -136,7 +136,7 @@ class ConceptGraphs(GridResult):
         """
         return self.frames["failure"]
 
-    def summary(self) -> str:
+    def _summary(self) -> Summary:
         """The failure mode at each init rate, and a row per init rate and node."""
         wide = self.frame.pivot_table(
             index=["setting", "node", "trained"], columns="kind", values="mean", sort=False
@@ -158,7 +158,7 @@ class ConceptGraphs(GridResult):
                 *self._failures(),
                 "images that are right, in per cent, mean over seeds:",
                 "",
-                *text_table(wide, columns),
+                text_table(wide, columns),
                 "",
                 "stable rank of the first residual block's first convolution: " + ranks,
                 "",
@@ -166,21 +166,23 @@ class ConceptGraphs(GridResult):
             ]
         )
 
-    def _failures(self) -> list[str]:
+    def _failures(self) -> Summary:
         if self.failure.empty:
             return ["both small circles were trained on: there is no failure to look for", ""]
-        lines = ["the failure mode, a triangle where a small circle is asked for:", ""]
+        shares = []
         for row in self.failure.to_dict("records"):
             ends = "" if math.isnan(row["low"]) else (
                 f" (95 % {decimal(100 * row['low'], 1)} to {decimal(100 * row['high'], 1)})"
             )  # fmt: skip
-            lines.append(
-                f"{row['setting']:<8}{row['node']}  {row['verdict']:<12}"
+            shares.append(
                 f"triangles in {decimal(100 * row['wrong'], 1)} % of images{ends}, "
                 f"clear {decimal(100 * row['clear'], 1)} %, "
                 f"right {decimal(100 * row['right'], 1)} %"
             )
-        return [*lines, ""]
+        formats = {"setting": "<8", "node": "", "verdict": "<12", "shares": ""}
+        columns = [("", *one) for one in formats.items()]
+        table = text_table(self.failure.assign(shares=shares), columns)
+        return ["the failure mode, a triangle where a small circle is asked for:", "", table, ""]
 
     def _answers(self) -> list[str]:
         differences = self.differences[self.differences["kind"] == ALL]

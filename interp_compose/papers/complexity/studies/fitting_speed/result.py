@@ -17,7 +17,7 @@ from interp_compose.errors import InputError, OptionError
 from interp_compose.papers.complexity.studies.anchors.titles import diverged_runs
 from interp_compose.studies.core.grid import GridResult
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import LIMITS, counted, over_seeds, text_table
+from interp_compose.studies.core.text import LIMITS, Summary, counted, over_seeds, text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -363,15 +363,15 @@ class FittingSpeed(GridResult):
             )
         return [*sentences, f"Late samples may be late for another reason. {LIMITS}"]
 
-    def summary(self) -> str:
+    def _summary(self) -> Summary:
         """Numbers of epochs, and areas under the ROC curve, as aligned text: a row per cell."""
         cells = self.cells
         rows = cells.to_dict("records")
-        lines = [
+        lines: Summary = [
             "epochs until the training data were fitted: mean (smallest to largest seed)",
             "where some run never got there: how many did",
             "",
-            *text_table(
+            text_table(
                 diverged_runs(cells).assign(
                     **{name: [_epochs(row, name) for row in rows] for name in MEASURES},
                     area=[_area(row) for row in rows],

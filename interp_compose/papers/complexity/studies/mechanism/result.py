@@ -12,10 +12,11 @@ from interp_compose._public import public
 from interp_compose.errors import OptionError
 from interp_compose.papers.complexity.studies.anchors.masked_outputs import MODES, Mode
 from interp_compose.papers.complexity.studies.anchors.phase import PHASES, phase_name, with_phases
+from interp_compose.papers.complexity.studies.anchors.titles import legend
 from interp_compose.papers.complexity.studies.mechanism.views import METHODS, Method
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import counted, decimal, text_table
+from interp_compose.studies.core.text import Summary, counted, decimal, text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -239,21 +240,15 @@ class Mechanism(StudyResult):
             "condensation_and_reasoning": self.plot_training(),
         }
 
-    def summary(self) -> str:
+    def _summary(self) -> Summary:
         """Models as aligned text: what they can do, and what stands behind each picture."""
         lines = [
-            self.head(),
-            "",
-            *text_table(self.frame, MODEL_COLUMNS),
-            "",
-            *text_table(self.circuits.assign(gap=""), CIRCUIT_COLUMNS),
-        ]
-        lines += [
-            "",
             "embeddings e of numbers t and t + step: mean distance, over that in random orders",
             "(1: no order); mean cosine of e(t + step) − e(t) of different t, then random orders';",
             "p: share of random orders that are as near, or have as large a cosine; uncorrected",
-            *text_table(self.orders, ORDER_COLUMNS),
         ]
-        phases = sorted(set(self.frame["phase"]))
-        return self._told([*lines, "", *(f"{phase:>4}  {PHASES[phase]}" for phase in phases)])
+        models = text_table(self.frame, MODEL_COLUMNS)
+        circuits = text_table(self.circuits.assign(gap=""), CIRCUIT_COLUMNS)
+        orders = text_table(self.orders, ORDER_COLUMNS)
+        signs = legend({phase: PHASES[phase] for phase in sorted({*self.frame["phase"]})})
+        return self._told([self.head(), "", models, "", circuits, "", *lines, orders, "", signs])

@@ -16,11 +16,11 @@ from interp_compose.papers.complexity.studies.anchors.phase import (
     phase_name,
     with_phases,
 )
-from interp_compose.papers.complexity.studies.anchors.titles import diverged_runs, mean_of
+from interp_compose.papers.complexity.studies.anchors.titles import diverged_runs, legend, mean_of
 from interp_compose.papers.complexity.tasks.anchor_record import looked_up, task_of
 from interp_compose.studies.core.grid import GridResult
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import LIMITS, counted, text_table
+from interp_compose.studies.core.text import LIMITS, Summary, counted, text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -192,18 +192,16 @@ class PhaseDiagram(GridResult):
         decays: list[float] = self.frame.loc[self.frame["finite"], "weight_decay"].unique().tolist()
         return sorted(decays)
 
-    def summary(self) -> str:
+    def _summary(self) -> Summary:
         """Phases as aligned text, a row per weight decay; then accuracies, a row per cell."""
         cells = self.cells
-        rates = sorted(cells["init_rate"].unique().tolist())
-        lines = [f"phase by weight decay and init rate γ ({mean_of(cells['n'].tolist())})", ""]
-        lines.append(f"{'':>8}" + "".join(f"{rate:>6g}" for rate in rates))
-        for decay in sorted(cells["weight_decay"].unique().tolist(), reverse=True):
-            rows = cells[cells["weight_decay"] == decay].set_index("init_rate")
-            phases = rows["phase"] + rows["doubt"]
-            text = "".join(f"{phases.get(rate, '') or '-':>6}" for rate in rates)
-            lines.append(f"{decay:>8g}{text}")
-        lines += ["", *(f"{phase:>4}  {what}" for phase, what in PHASES.items())]
-        if cells["doubt"].any():
-            lines.append(f"{'?':>4}  not of every seed by itself; ??: of fewer than half")
-        return self._told([*lines, "", *text_table(diverged_runs(cells), COLUMNS)])
+        shown = cells.assign(phase=(cells["phase"] + cells["doubt"]).replace("", "-"))
+        grid = shown.pivot(index="weight_decay", columns="init_rate", values="phase").fillna("-")
+        grid = grid.rename(columns="{:g}".format).sort_index(ascending=False)
+        rates = [(rate, rate, ">6") for rate in grid]
+        title = f"phase by weight decay and init rate γ ({mean_of(cells['n'].tolist())})"
+        phases = text_table(grid.reset_index(), [("", "weight_decay", ">8g"), *rates])
+        doubt = {"?": "not of every seed by itself; ??: of fewer than half"}
+        signs = legend(PHASES | (doubt if cells["doubt"].any() else {}))
+        accuracies = text_table(diverged_runs(cells), COLUMNS)
+        return self._told([title, "", phases, "", signs, "", accuracies])

@@ -20,7 +20,7 @@ from interp_compose.papers.lrf.studies.generalise.result import (
 from interp_compose.stats.intervals import wilson_interval
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import about, decimal, interval, text_table
+from interp_compose.studies.core.text import Summary, about, decimal, interval, text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -174,7 +174,7 @@ class Fusion(StudyResult):
         """
         return self.frames["tokens"]
 
-    def summary(self) -> str:
+    def _summary(self) -> Summary:
         """What probes read from each layer; what is left on the last split without an earlier
         layer, and with phrases pooled."""
         probes = self.frame.assign(selectivity=self.frame["accuracy"] - self.frame["control"])
@@ -208,8 +208,8 @@ class Fusion(StudyResult):
                 ("selectivity", "selectivity", ">13.3f"),
             ]
         columns.append(("n", "n", ">7"))
-        lines = ["what a linear probe reads from each residual of a stack (0: embeddings)", ""]
-        lines += text_table(table.reset_index(), columns)
+        title = "what a linear probe reads from each residual of a stack (0: embeddings)"
+        lines: Summary = [title, "", text_table(table.reset_index(), columns)]
         if len(self.entanglement):
             lines += ["", *self._entanglement_lines()]
         split = self.config["splits"][-1]
@@ -232,10 +232,10 @@ class Fusion(StudyResult):
             lines += ["", f"{split}: sequences that are right, in per cent, with {title}", ""]
             numbers = (("left", "left", ">8.1f"), ("clean", "clean", ">8.1f"), ("n", "n", ">8"))
             named = (("model", "model", "<24"), *((one, one, "<13") for one in place))
-            lines += text_table(shares, (*named, *numbers))
+            lines += [text_table(shares, (*named, *numbers))]
         return self._told(lines)
 
-    def _entanglement_lines(self) -> list[str]:
+    def _entanglement_lines(self) -> Summary:
         rows = self.entanglement
         rows = rows.assign(entangled=rows["within"] - rows["across"])
         kinds = ", ".join(
@@ -255,7 +255,7 @@ class Fusion(StudyResult):
             ("entanglement", "entangled", ">14.3f"),
             *(("majority", "majority", ">10.3f"), ("n", "n", ">7")),
         ]
-        return [heading, "", *text_table(rows, columns)]
+        return [heading, "", text_table(rows, columns)]
 
     def _head(self) -> tuple[str, str]:
         models = ", ".join(dict.fromkeys(self.frames["read_back"]["model"]))
