@@ -469,6 +469,7 @@ FILES: dict[str, Callable[[], str]] = {
     "generalise_turn_left.md": partial(generalised, "generalise_scan_turn_left"),
     "generalise_jump.md": partial(generalised, "generalise_scan_jump"),
     "generalise_cogs.md": partial(generalised, "generalise_cogs"),
+    "generalise_cogs_20_exposures.md": partial(generalised, "generalise_cogs_20_exposures"),
     "fusion_cuts.md": fusion_cuts,
     "carma_stability.md": partial(per_task, carma_results.stability),
     "carma_protocols.md": partial(per_task, carma_results.poolings),
