@@ -16,6 +16,7 @@ from interp_compose.stats.intervals import (
     share_interval,
     wilson_interval,
 )
+from interp_compose.stats.paired_shares import paired_interval
 
 Z95 = 1.959963984540054
 
@@ -133,6 +134,17 @@ def test_bootstrap_is_seeded() -> None:
     first, again = bootstrap_interval(values), bootstrap_interval(values)
     assert np.array_equal(first, again)
     assert not np.array_equal(first, bootstrap_interval(values, seed=1))
+
+
+def test_rounding_gives_what_agrees_no_width() -> None:
+    for n in range(1, 12):
+        for value in (0.1, 0.29, -7.3, 1e6 / 3):
+            low, high = bootstrap_interval(np.full((n, 1), value))
+            assert low[0] == high[0] == value
+    # 1 − 2/3 and 2/3 − 1/3 are one difference, of which an interval has a width all the same.
+    shares = np.array([[1], [2 / 3], [2 / 3]])
+    low, high = paired_interval(shares, shares - 1 / 3)
+    assert low[0] < 1 / 3 < high[0]
 
 
 def test_bootstrap_of_agreement_has_no_width() -> None:

@@ -18,6 +18,7 @@ from interp_compose.errors import CapabilityError, OptionError
 from interp_compose.interventions.streams import JoinedStreams
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
+from interp_compose.models.model_files import check_places
 from interp_compose.types import Example
 from tests import architectures
 from tests.several_devices import dispatched, several_devices
@@ -281,6 +282,17 @@ def test_a_map_that_does_not_fit_the_model_is_refused(case: str, tmp_path: Path)
     change(places)
     with pytest.raises(OptionError, match=message):
         load_model(tmp_path, device_map=places)
+
+
+@pytest.mark.parametrize("name", BEFORE)
+def test_a_map_may_name_any_weight_or_buffer(name: str) -> None:
+    """Tied weights under each of their names, parts of what is placed already."""
+    module = architectures.build(name)
+    parts = {one: "cpu" for one, _ in module.named_buffers()} | dict.fromkeys(
+        module.state_dict(), "cpu"
+    )
+    check_places(module.config, name, parts)
+    check_places(module.config, name, {"": "cpu", **parts})
 
 
 def test_training_is_refused_by_name(models: tuple[LensModel, LensModel]) -> None:

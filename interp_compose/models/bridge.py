@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
+from importlib import import_module
 from importlib.metadata import version
 from typing import Any
 
@@ -72,8 +73,26 @@ def hugging_face_model(
 def bridge_with_tokenizer(source: str, model: nn.Module, **options: Any) -> TransformerBridge:
     """``model``, which was loaded from ``source``, wrapped in place, with the tokenizer that
     TransformerLens loads with it (BOS prepended where the model has one)."""
-    with refusing(model), _no_new_weights(model):
+    with refusing(model), _no_new_weights(model), _nothing_installed():
         return _as_frozen(TransformerBridge.boot_transformers(source, hf_model=model, **options))
+
+
+@contextmanager
+def _nothing_installed() -> Iterator[None]:
+    """transformer-lens 4 runs ``pip install torchvision`` where a checkpoint's image processor
+    needs it, which may exchange PyTorch as well. Here it goes on without: no image is read.
+    """
+    try:
+        helpers: Any = import_module("transformer_lens.model_bridge.sources.transformers.helpers")
+        installs = helpers._ensure_torchvision
+    except (ImportError, AttributeError):  # transformer-lens 3.9, or one that no longer does
+        yield
+        return
+    helpers._ensure_torchvision = lambda: False
+    try:
+        yield
+    finally:
+        helpers._ensure_torchvision = installs
 
 
 def bridge_around(model: nn.Module) -> TransformerBridge:

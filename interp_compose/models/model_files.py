@@ -158,11 +158,13 @@ def check_places(config: Any, name: str, device_map: Mapping[str, Any]) -> None:
             model: nn.Module = AutoModelForCausalLM.from_config(config)
     except Exception:  # noqa: BLE001  whatever is wrong with a config, loading it says so
         return
-    weights = [one for one, _ in model.named_parameters()]
+    weights = [one for one, _ in model.named_parameters()]  # tied ones under their first name
     modules = [one for one, _ in model.named_modules()]
+    others = [one for one, _ in model.named_parameters(remove_duplicate=False)]
+    others += [one for one, _ in model.named_buffers(remove_duplicate=False)]
     outer = [one for one in modules if one and one.count(".") <= 2]
     for key in device_map:
-        if key not in modules and key not in weights:
+        if key not in modules and key not in others:
             near = did_you_mean(key, modules) or f"; it has {', '.join(outer[:8])}, and so on"
             raise OptionError(f"device_map places {key!r}, which {name!r} does not have{near}")
     open_ended = tuple(f"{key}." if key else "" for key in device_map)

@@ -80,7 +80,16 @@ def bootstrap_interval(
         times_drawn = np.bincount(rng.integers(0, n, n), minlength=n)
         row[:] = times_drawn @ values / n  # [column]: the drawn examples' mean
     low, high = expanded_percentiles(means, n, level)
-    return low, high
+    alike = agree(values)  # draws of alike values differ by rounding
+    return np.where(alike, values[0], low), np.where(alike, values[0], high)
+
+
+def agree(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Of each column, whether all rows are one number, but for the rounding of a difference of
+    shares (2/3 − 1/3 and 1 − 2/3 differ by 1e-16)."""
+    rounding = 1e-12 * np.maximum(1, np.abs(values[0]))
+    alike: npt.NDArray[np.bool_] = np.abs(values - values[:1]).max(axis=0) <= rounding
+    return alike
 
 
 def expanded_percentiles(
@@ -111,8 +120,8 @@ def share_interval(
     values = np.asarray(values, float)
     bootstrap = bootstrap_interval(values, level=level)
     wilson = wilson_interval(np.minimum(values.sum(axis=0), len(values)), len(values), level)
-    agree = (values == values[:1]).all(axis=0)
-    low, high = (np.where(agree, one, other) for one, other in zip(wilson, bootstrap, strict=True))
+    alike = agree(values)
+    low, high = (np.where(alike, one, other) for one, other in zip(wilson, bootstrap, strict=True))
     return low, high
 
 

@@ -15,6 +15,7 @@ from scipy.stats import binomtest
 
 from interp_compose.errors import InputError
 from interp_compose.stats.intervals import (
+    agree,
     bootstrap_interval,
     check_level,
     share_interval,
@@ -100,7 +101,7 @@ def paired_interval(
     one, two = np.asarray(first, float), np.asarray(second, float)
     apart = one - two
     is_right = (np.isin(one, (0, 1)) & np.isin(two, (0, 1))).all(axis=0)
-    alike = ~is_right & (apart == apart[:1]).all(axis=0)
+    alike = ~is_right & agree(apart)
     ends = np.empty((2, apart.shape[1]))
     for k in np.flatnonzero(is_right):
         found = paired_shares(one[:, k] == 1, two[:, k] == 1, level)

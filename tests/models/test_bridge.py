@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 import transformers
 
 from interp_compose.errors import CapabilityError, NonFiniteError, OptionError
 from interp_compose.models.base import Streams
-from interp_compose.models.bridge import BridgeModel, _window, bridge_around
+from interp_compose.models.bridge import (
+    BridgeModel,
+    TransformerBridge,
+    _window,
+    bridge_around,
+    bridge_with_tokenizer,
+)
 from interp_compose.models.capabilities import MEANING
 from interp_compose.models.lens_model import LensModel
 from tests import architectures
@@ -153,3 +161,23 @@ def test_a_window_of_local_attention_is_known() -> None:
 def test_wrapping_keeps_the_objects_own_mode() -> None:
     reference = architectures.build("GPT-2").train()
     assert BridgeModel(bridge_around(reference), name="x", tokenizer=None).training
+
+
+def test_loading_installs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """transformer-lens 4 would run pip where a processor needs torchvision."""
+    name = "transformer_lens.model_bridge.sources.transformers.helpers"
+    helpers = pytest.importorskip(name)
+    if not hasattr(helpers, "_ensure_torchvision"):
+        pytest.skip("this transformer-lens installs nothing")
+    before, answers = helpers._ensure_torchvision, []
+
+    def boot(*_: Any, **__: Any) -> Any:
+        answers.append(helpers._ensure_torchvision())
+        raise ValueError("enough")
+
+    monkeypatch.setattr(TransformerBridge, "boot_transformers", boot)
+    monkeypatch.setattr("subprocess.check_call", pytest.fail)
+    with pytest.raises(CapabilityError, match="enough"):
+        bridge_with_tokenizer("a folder", architectures.build("GPT-2"))
+    assert answers == [False]
+    assert helpers._ensure_torchvision is before
