@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -122,6 +123,9 @@ def test_a_panel_for_each_line_and_a_line_for_each_result(
     assert "one\n" in told
     assert "compare.html, cap_curve.html, cap_curve.png" in told
     results = compare.labelled(curves, ())
+    page = html.unescape((out / "compare.html").read_text(encoding="utf-8"))
+    assert results["two"].notes
+    assert all(f"! {label}: {note}" in page for label, one in results.items() for note in one.notes)
     assert list(results) == ["one", "two"]  # the models' names are the same
     (figure,) = compared_figures(results).values()
     chart = figure.chart

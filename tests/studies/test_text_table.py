@@ -11,9 +11,26 @@ import pandas as pd
 import pytest
 
 from interp_compose.papers.shared.grid.figures import crossed, means_of_seeds
-from interp_compose.studies.core.text import TextTable, differences_told, spans, text_table
+from interp_compose.studies.core.text import (
+    TextTable,
+    crossed_table,
+    differences_told,
+    spans,
+    text_table,
+)
 
 CELL = re.compile(r"<(t[hd])( style=\"text-align: left\")?>(.*?)</\1>")
+
+
+def test_what_is_crossed_may_be_called_as_a_column_is() -> None:
+    rows = [
+        {"layer": k, "depth": k / 2, "pooling": one, "accuracy": 0.5}
+        for k in range(2)
+        for one in ("layer", "depth", "mean")
+    ]
+    table = crossed_table(pd.DataFrame(rows), "pooling", "accuracy", ">7.2f")
+    assert str(table).splitlines()[0].split() == ["layer", "depth", "layer", "depth", "mean"]
+    assert str(table).splitlines()[1].split() == ["0", "0.00", "0.50", "0.50", "0.50"]
 
 
 def test_columns_are_as_wide_as_their_cells_and_stand_apart() -> None:

@@ -273,7 +273,7 @@ class AblationCurve(StudyResult):
         if not heads:
             clean = self.frame.drop_duplicates("group").set_index("group")["clean_accuracy"]
             table = pd.concat([clean.to_frame("clean").T, table])
-        columns = [("layer", "index", ">5")]
+        columns = [("layer", "", ">5")]  # no group is called so
         if heads:
             numbers = table.map(lambda one: f"{one:.3f}".replace("-", "−"))
             table = (numbers + " ").where(~self._sure(), numbers + "*")
@@ -288,7 +288,7 @@ class AblationCurve(StudyResult):
             head,
             *answers(self),
             f"{clean_accuracy}; {title}:",
-            text_table(table.rename_axis("index").reset_index(), columns),
+            text_table(table.rename_axis("").reset_index(), columns),
         ]
         if heads:
             lines.append("* the 95 % interval excludes 0, uncorrected for the number of heads")

@@ -427,5 +427,8 @@ def crossed_table(
     """:func:`text_table` with a row for each ``place`` and a column for each value of ``by``, in
     the order that both have in the frame."""
     index = [Column(*column).name for column in place]
-    wide = frame.set_index([*index, by])[value].unstack(sort=False).reset_index()
-    return text_table(wide, [*place, *((str(one), str(one), how) for one in frame[by].unique())])
+    wide = frame.set_index([*index, by])[value].unstack(sort=False)
+    titles = frame[by].unique().tolist()
+    wide = wide[titles].set_axis([f"{value} {title}" for title in titles], axis="columns")
+    columns = ((str(title), name, how) for title, name in zip(titles, wide, strict=True))
+    return text_table(wide.reset_index(), [*place, *columns])

@@ -235,6 +235,7 @@ def page(
         title=f"{report.study_name(first)} compared: {', '.join(results)}",
         study=report.said_of(type(first)),
         head=f"{len(results)} results compared: {', '.join(results)}",
+        notes=[f"{label}: {note}" for label, one in results.items() for note in one.notes],
         figures=[
             report.picture(
                 figure.chart.subheading,
