@@ -92,7 +92,7 @@ def test_a_sentence_to_rely_on_is_bound_to_its_verdict(monkeypatch: Any) -> None
     def without_effect(name: str) -> dict[str, Any]:
         found = copy.deepcopy(read(name))
         if name == "phase_diagram_pre":
-            each("cells", ood_low=0.0, ood_high=1.0)(found)
+            each("runs", ood=0.01)(found)
         return found
 
     monkeypatch.setattr(measured, "read", without_effect)
@@ -638,7 +638,7 @@ IN_CARMA: list[tuple[str, str, Change, str]] = [
     ),
 ]
 IN_COMPLEXITY: list[tuple[str, str, Change, str]] = [
-    ("A small initialisation", PHASES, each("cells", ood_low=0.0, ood_high=1.0), UNDECIDED),
+    ("A small initialisation", PHASES, each("runs", ood=0.01), UNDECIDED),
     ("Low complexity is", "phase_diagram_post", each("cells", stable_rank=9.0), STALE),
     (
         "Low complexity is",
@@ -661,7 +661,12 @@ IN_COMPLEXITY: list[tuple[str, str, Change, str]] = [
     ("At a small one", SPEED, as_fast_with_wrong_data, UNDECIDED),
     ("In the post-LN model wrong data", SPEED_POST, later_with_wrong_data(0.5), NOT),
     ("With (a, b)", SPEED_POST, later_pairs, STALE),
-    ("… and so does a large", PHASES, where("cells", "weight_decay", 1.0, ood=0.45), UNDECIDED),
+    (
+        "… and so does a large",
+        "phase_weight_decay",
+        where("runs", "weight_decay", 1.0, ood=0.45),
+        UNDECIDED,
+    ),
     ("A small initialisation", "anchors_watched", each("runs", ood=0.01), UNDECIDED),
     ("Text: a small", "text_phases_text", each("curve_ends", loss=4.0), UNDECIDED),
     ("… by generalising better", "text_phases_text", no_gap_of_the_small_start, REPRODUCED),
