@@ -41,7 +41,7 @@ from benchmarks.common import (
     turns,
 )
 from interp_compose.models.load import load_model
-from interp_compose.studies.cap.measure import cap_curve, prepare_cap
+from interp_compose.studies.cap.measure import prepare_cap
 from interp_compose.studies.cap.options import CapOptions
 from interp_compose.studies.core.inputs import PromptBatch
 from interp_compose.tasks.load import load_task
@@ -163,37 +163,6 @@ def expected_ratios(content: dict[str, Any]) -> list[Ratio]:
         Ratio(row["of"], *ranged(row, "expected_in_live"), "times", "what tensors held")
         for row in content["rows"]
     ]
-
-
-@torch.no_grad()
-def first_benchmark(model: str = MODEL, repeats: int = 5, threads: int = 1) -> dict[str, Any]:
-    """``cap_first_cpu``: a curve of one layer, on 8 prompts of ``agreement``."""
-    if not Path(model).exists():
-        print(f"cap_first         skipped: no model {model}")
-        return {}
-    over, seconds = [], []
-    for _ in range(repeats + 1):  # the first turn imports what a study needs
-        loaded = load_model(model)
-        examples = load_task("agreement", loaded).test[:8]
-        encoded = loaded.tokenizer([each.prompt for each in examples], padding=True)
-        tokens = torch.tensor(encoded["input_ids"])[:, -15:]
-        curve = partial(
-            cap_curve, loaded, examples, layers=[8], pooling="mean", unit="span", progress=False
-        )
-        loaded(tokens)
-        clean = median(core_seconds(partial(loaded, tokens)) for _ in range(5))
-        over.append((core_seconds(curve) - core_seconds(curve)) / clean)
-        seconds.append(clean)
-    content = {"threads": threads, "repeats": repeats, "clean_s": median(seconds[1:])}
-    return {"cap_first_cpu": content | middle_and_range("more_than_second", over[1:]) | machine()}
-
-
-def first_ratios(content: dict[str, Any]) -> list[Ratio]:
-    """What the first CAP curve of SmolLM2 takes more than the same curve again: above all proofs of
-    what the model honours, which are of no batch's size. The clean pass is of 8 prompts of 15
-    tokens; processor time on one thread, of one layer, freshly loaded each turn."""
-    more, peer = ranged(content, "more_than_second"), f"clean ({content['clean_s']:.2f} s)"
-    return [Ratio("the first curve less the second", *more, peer=peer, goal=3)]
 
 
 def held(work: Callable[[], object]) -> tuple[int, int, float]:

@@ -28,12 +28,11 @@ BENCHMARKS: Final[Mapping[str, str]] = {
         *("cap_sweep", "alignment", "losses", "decoding", "carma", "carma_study", "circuits"),
         *("transplant_sweep", "audit_cost", "watch_cost", "panel_minutes", "stable_rank"),
         *("complexity_report", "phases", "seq2seq", "encoder_steps", "decoder_steps"),
-        *("side_by_side", "generation", "similarity", "scoring", "cap_memory"),
+        *("side_by_side", "generation", "similarity", "scoring", "cap_memory", "cap_first"),
     )
 } | {
     "encoder_memory": "benchmarks.encoder_steps:memory_",
     "cap_expected": "benchmarks.cap_memory:expected_",
-    "cap_first": "benchmarks.cap_memory:first_",
 }
 """By name: whose ``benchmark`` measures, and whose ``ratios`` read its files."""
 NEED_DATA: Final = ("scoring",)

@@ -29,6 +29,7 @@ from benchmarks import (
     authors,
     cap_sweep,
     carma,
+    carma_search,
     cat_pooled,
     common,
     exposures,
@@ -899,3 +900,21 @@ def test_what_a_machine_without_a_network_is_brought_is_pinned() -> None:
             if one.marker is None or one.marker.evaluate({"extra": ""})
         }
         assert names - carried - there - not_run == set()
+
+
+def test_gains_of_settings_are_over_plain_fine_tuning_of_the_seed() -> None:
+    values = {("ft", 0): 50, ("one", 0): 53, ("two", 0): 49, ("ft", 1): 60, ("one", 1): 62}
+    rows = pd.DataFrame(
+        [
+            {"setting": setting, "seed": seed, "claim": claim, "value": value * times}
+            for (setting, seed), value in values.items()
+            for claim, times in (("cap", 1), ("accuracy", 10))
+        ]
+    )
+    found = carma_search.gains(rows).set_index(["setting", "seed", "claim"])["gain"].to_dict()
+    expected = {("one", 0): 3, ("two", 0): -1, ("one", 1): 2}
+    assert found == {
+        (*place, claim): gain * times
+        for place, gain in expected.items()
+        for claim, times in (("cap", 1), ("accuracy", 10))
+    }

@@ -19,6 +19,7 @@ import torch
 from interp_compose.errors import NotEnoughMemoryError, warn
 from interp_compose.models.base import BaseModel
 from interp_compose.models.memory import chunk_tokens
+from interp_compose.models.model_files import without_weights
 
 MOST_OF_LEAST: Final = 4
 """How many times :func:`least_bytes` a batch was measured to hold at most."""
@@ -346,9 +347,5 @@ def n_weights_of(config: Any) -> int | None:
 
     if config is None or getattr(config, "quantization_config", None) is not None:
         return None
-    try:
-        with torch.device("meta"):
-            model: Any = AutoModel.from_config(config)
-        return sum(int(weight.numel()) for weight in model.parameters())
-    except Exception:  # noqa: BLE001  whatever is wrong with a config, loading it says so
-        return None
+    model = without_weights(config, AutoModel)
+    return None if model is None else sum(int(weight.numel()) for weight in model.parameters())

@@ -144,6 +144,18 @@ def check_sizes(config: Any, name: str) -> None:
         )
 
 
+def without_weights(config: Any, kind: Any) -> nn.Module | None:
+    """The model that a config describes, as ``kind`` (``AutoModel`` or its like) lays it out, on
+    the meta device; None where it cannot, or only by running Python from the checkpoint."""
+    try:
+        with torch.device("meta"):
+            # Unset, transformers would ask the user whether to run that Python.
+            model: nn.Module = kind.from_config(config, trust_remote_code=False)
+    except Exception:  # noqa: BLE001  whatever is wrong with a config, loading it says so
+        return None
+    return model
+
+
 def check_places(config: Any, name: str, device_map: Mapping[str, Any]) -> None:
     """Refuse a ``device_map`` that names what the model of a config has not, or leaves some of its
     weights without a device; one of a config that transformers cannot lay out is left to it.
@@ -153,10 +165,8 @@ def check_places(config: Any, name: str, device_map: Mapping[str, Any]) -> None:
     """
     from transformers import AutoModelForCausalLM
 
-    try:
-        with torch.device("meta"):
-            model: nn.Module = AutoModelForCausalLM.from_config(config)
-    except Exception:  # noqa: BLE001  whatever is wrong with a config, loading it says so
+    model = without_weights(config, AutoModelForCausalLM)
+    if model is None:
         return
     weights = [one for one, _ in model.named_parameters()]  # tied ones under their first name
     modules = [one for one, _ in model.named_modules()]

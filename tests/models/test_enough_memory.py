@@ -28,6 +28,7 @@ from interp_compose.models.enough_memory import (
 )
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
+from interp_compose.models.model_files import check_places
 from interp_compose.studies.ablation.measure import prepare_ablation
 from interp_compose.studies.ablation.options import AblationOptions
 from interp_compose.studies.cap.measure import cap_curve, prepare_cap
@@ -446,3 +447,25 @@ def test_elsewhere_nothing_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 def test_here_something_is_left() -> None:
     left = available_bytes(CPU)
     assert left is None or left > 2**24
+
+
+def test_nobody_is_asked_whether_python_of_a_checkpoint_may_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """transformers asks where ``trust_remote_code`` is unset, on the terminal, for 15 seconds."""
+
+    class Remote(transformers.PreTrainedConfig):
+        model_type = "remote"
+
+    questions: list[str] = []
+
+    def answer(question: str = "") -> str:
+        questions.append(question)
+        return "n"
+
+    monkeypatch.setattr("builtins.input", answer)
+    config = Remote(auto_map=dict.fromkeys(("AutoModel", "AutoModelForCausalLM"), "a--b.C"))
+    config._name_or_path = "someone/a"
+    assert n_weights_of(config) is None
+    check_places(config, "a", {"anything": "cpu"})
+    assert not questions
