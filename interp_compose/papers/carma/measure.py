@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,7 +10,6 @@ from typing import Any
 
 import pandas as pd
 
-from interp_compose._versions import gathered_versions
 from interp_compose.checks import check_limit
 from interp_compose.errors import CorruptFileError, InputError, MissingDataError, OptionError
 from interp_compose.models.lens_model import LensModel
@@ -32,15 +31,15 @@ from interp_compose.papers.carma.run import (
     VersionRun,
     inputs_of,
     run_configs,
-    run_name,
     run_version,
 )
 from interp_compose.papers.carma.synonyms.load import synonym_source
-from interp_compose.papers.carma.tables import TABLES
+from interp_compose.papers.carma.tables import TABLES, checked_tables
 from interp_compose.runs.files import locked, plain_json
 from interp_compose.runs.folder import SweepPlan, hashed
-from interp_compose.runs.sweep import check_options, sweep
+from interp_compose.runs.sweep import check_options
 from interp_compose.studies.core.command import loaded
+from interp_compose.studies.core.grid import Grid
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.options import Execution
 from interp_compose.studies.core.output import held_folder, write_result
@@ -103,39 +102,39 @@ def carry_out(
         ModelError: runs failed; the others are kept.
         OutputError: the folder cannot be written to, or another process is writing there.
     """
-    where, progress = execution.where, execution.progress
-    configs = run_configs(plan)
+    elsewhere, configs = execution.where != "here", run_configs(plan)
     numbers = {hashed(config): f"{n}/{len(configs)}" for n, config in enumerate(configs, start=1)}
 
     def run_here(config: Mapping[str, Any], place: Path | None) -> VersionRun:
-        label = numbers[hashed(config)]  # a bar around the runs' own bars would garble them
-        return run_version(plan, config, place, label=label, progress=progress, watch=watch)
+        label = numbers[hashed(config)]
+        return run_version(
+            plan, config, place, label=label, progress=execution.progress, watch=watch
+        )
+
+    def tables_of(runs: Sequence[VersionRun]) -> dict[str, pd.DataFrame]:
+        frames = {
+            table: pd.concat([run.frames[table] for run in runs if table in run.frames])
+            for table in TABLES
+            if table not in plan.drawn
+        }
+        return checked_tables({**frames, **plan.drawn})
 
     if folder is None:
         runs = [run_here(config, None) for config in configs]
-    else:
-        out = Path(folder).absolute()
-        with locked(out):
-            if where != "here":
-                write_inputs(plan, inputs_of(configs[0], out))
-            result = sweep(
-                SweepPlan(WORK, configs, function=TRAIN),
-                run_here,
-                out,
-                where=where,
-                workers=execution.workers,
-                slurm=execution.slurm,
-                progress=progress and where != "here",
-            )
-        result.check()
-        runs = [VersionRun.load(place) for place in result.folders]
-    versions = gathered_versions({run_name(run.config): run.versions for run in runs})
-    tables = {
-        table: pd.concat([run.frames[table] for run in runs if table in run.frames])
-        for table in TABLES
-        if table not in plan.drawn
-    }
-    return replace(Comparison.from_runs({**tables, **plan.drawn}, plan.config), versions=versions)
+        return Comparison.from_runs(tables_of(runs), plan.config)
+    grid = Grid(
+        result=Comparison,
+        plan=SweepPlan(WORK, configs, function=TRAIN),
+        place=("version", "seeds"),
+        config=plan.config,
+        axes=("versions", "seeds"),
+        keep=lambda out: write_inputs(plan, inputs_of(configs[0], out)) if elsewhere else None,
+        tables=lambda _, __, folders: tables_of([VersionRun.load(one) for one in folders]),
+        here=run_here,
+    )
+    with locked(folder):
+        # A bar of the sweep around the runs' own bars would garble them
+        return grid.train(folder, replace(execution, progress=execution.progress and elsewhere))
 
 
 def finished(folder: Path, plan: ComparePlan) -> Comparison | None:

@@ -35,7 +35,7 @@ from interp_compose.papers.carma.verdicts import (
     verdicts,
 )
 from interp_compose.studies.cap.result import POOLINGS
-from interp_compose.studies.core.result import StudyResult
+from interp_compose.studies.core.grid import GridResult
 from interp_compose.studies.core.text import Summary
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @public
 @dataclass(frozen=True, eq=False, repr=False)
-class Comparison(StudyResult):
+class Comparison(GridResult):
     """A model as it was, fine-tuned, and fine-tuned with CARMA (sections 4 and 5).
 
     Make one with :meth:`from_runs`; keep it with :meth:`~Result.save`; read it back with
@@ -60,7 +60,6 @@ class Comparison(StudyResult):
         "dose_summary",
         *(table.name for table in SCHEMA),
     )
-    RUNS = ("runs/ (weights and history of each)",)
     FIGURES = ("cap_average", "cap_protocols", "consistency", "representations", "training")
     CAPTIONS: ClassVar[Mapping[str, str]] = {
         "cap_average": "Accuracy when the tokens of each word are pooled into one at some depth, "
@@ -93,17 +92,18 @@ class Comparison(StudyResult):
             InputError: a table or column is missing, foreign or of the wrong type; rows are
                 missing or doubled; counts do not fit; tables speak of different runs.
         """
-        checked = checked_tables(tables)
-        values = seed_values(checked)
-        frames = {
+        return cls(config=config, frames=checked_tables(tables), versions=environment_versions())
+
+    def computed(self) -> Mapping[str, pd.DataFrame]:
+        """Values of each run, over seeds, paired by seed, and what CARMA costs."""
+        values = seed_values(self.frames)
+        return {
             "summary": summary_table(values),
-            "differences": differences_table(values, checked["training"]),
-            "overhead": _overhead(checked["training"]),
+            "differences": differences_table(values, self.frames["training"]),
+            "overhead": _overhead(self.frames["training"]),
             "values": values,
-            "dose_summary": dose_summary(checked["doses"]),
-            **checked,
+            "dose_summary": dose_summary(self.frames["doses"]),
         }
-        return cls(config=config, frames=frames, versions=environment_versions())
 
     @property
     def frame(self) -> pd.DataFrame:

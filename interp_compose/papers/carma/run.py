@@ -1,8 +1,4 @@
-"""One version under one seed, trained and measured: a run of the sweep that a comparison is.
-
-A comparison is no :class:`.Grid`: it takes a model of this process, works without a folder, and
-hands the steps of its trainings to a watcher.
-"""
+"""One version under one seed, trained and measured: a run of the grid that a comparison is."""
 
 from __future__ import annotations
 

@@ -61,6 +61,7 @@ class Grid(Generic[R]):
         tables: reads the tables of all runs, as :func:`gathered` does from each ``run.json``.
         frames: tables of the result's schema that are not the runs'.
         versions: of packages with which what the runs open was made, by its name.
+        here: what does a run in this process, where that is not what the plan names for others.
     """
 
     result: type[R]
@@ -72,6 +73,7 @@ class Grid(Generic[R]):
     tables: Tables = lambda schema, places, folders: gathered(schema, places, folders)
     frames: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     versions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    here: Callable[..., object] | None = None
 
     def train(self, out: str | os.PathLike[str], execution: Execution) -> R:
         """Train what is missing in ``out``, and make a result of the tables of all runs.
@@ -83,7 +85,7 @@ class Grid(Generic[R]):
         """
         check_options(execution.where, execution.workers, execution.slurm)
         self.keep(Path(out).absolute())
-        folders = swept(self.plan, out, execution)
+        folders = swept(self.plan, out, execution, self.here)
         places = [{name: run[name] for name in self.place} for run in self.plan.configs]
         return self.result(
             config=dict(self.config),
@@ -166,8 +168,14 @@ class GridResult(StudyResult):
         super().__post_init__()
 
 
-def swept(plan: SweepPlan, out: str | os.PathLike[str], execution: Execution) -> tuple[Path, ...]:
-    """The folder of each run of a plan, done where it was missing.
+def swept(
+    plan: SweepPlan,
+    out: str | os.PathLike[str],
+    execution: Execution,
+    here: Callable[..., object] | None = None,
+) -> tuple[Path, ...]:
+    """The folder of each run of a plan, done where it was missing; in this process by ``here``, or
+    by what the plan names.
 
     Raises:
         InputError: ``out`` holds another sweep.
@@ -175,7 +183,7 @@ def swept(plan: SweepPlan, out: str | os.PathLike[str], execution: Execution) ->
     """
     done = sweep(
         plan,
-        resolve(plan.function or plan.work),
+        here or resolve(plan.function or plan.work),
         out,
         where=execution.where,
         workers=execution.workers,
