@@ -32,7 +32,7 @@ from interp_compose.papers.shared.models.decoder import DecoderConfig
 from interp_compose.runs import files as _files
 from interp_compose.runs.batches import BatchStore
 from interp_compose.runs.checkpoint import CheckpointFolder
-from interp_compose.runs.checksums import GrowingFile, check_sums, read_growing
+from interp_compose.runs.checksums import check_sums
 from interp_compose.runs.files import (
     atomic_write,
     check_writable,
@@ -45,6 +45,7 @@ from interp_compose.runs.files import (
     temporary_folder,
     write_safetensors,
 )
+from interp_compose.runs.growing import GrowingFile, read_growing
 from interp_compose.runs.result import Result, store
 from interp_compose.runs.sweep import run_sweep
 from interp_compose.studies.cap.result import CapCurve

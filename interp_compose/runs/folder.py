@@ -135,14 +135,9 @@ class Run:
         """This run's lock, or None where another process (or another claim of this one) has it.
 
         Raises:
-            InputError: a file is in the folder's place.
-            OutputError: the folder cannot be written to, or the file system cannot lock files.
+            OutputError: the folder cannot be made or written to (a file is in its place), or the
+                file system cannot lock files.
         """
-        if self.folder.is_file():
-            raise InputError(
-                f"{self.folder} is a file; expected a run's folder: remove it, or choose another "
-                "folder for the sweep"
-            )
         make_folder(self.folder)
         lock = lock_file(self.folder / LOCK)
         return None if lock is None else Claim(self, lock)
@@ -259,10 +254,11 @@ class SweepPlan:
 
     def runs(self, out: Path) -> list[Run]:
         """A run per configuration, in order."""
-        return [Run(self.work, config, self._folder(out, config)) for config in self.configs]
-
-    def _folder(self, out: Path, config: Mapping[str, Any]) -> Path:
-        return out / "runs" / hashed({"format": FORMAT, "work": self.work, "config": config})
+        of = {"format": FORMAT, "work": self.work}
+        return [
+            Run(self.work, config, out / "runs" / hashed({**of, "config": config}))
+            for config in self.configs
+        ]
 
     def file(self, out: Path) -> Path:
         """Where it is kept: under a hash of its own, so that two calls do not share a file."""

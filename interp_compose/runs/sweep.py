@@ -14,7 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -27,7 +27,6 @@ from interp_compose.errors import (
     OptionError,
     warn,
 )
-from interp_compose.progress import progress_bar
 from interp_compose.runs.files import plain_json
 from interp_compose.runs.folder import (
     FAILED,
@@ -40,72 +39,14 @@ from interp_compose.runs.folder import (
     resolve,
 )
 from interp_compose.runs.slurm import Cluster
-from interp_compose.runs.workers import PROGRESS, Process, claimed, perform, supervise
-
-REDRAW: Final = 1.0
-"""Seconds after which the bar is drawn though nothing happened."""
-COUNTING: Final = 10
-"""The runs are counted again after this many times of what the last count took."""
-
-
-class Progress:
-    """Counts the runs of a call, whoever finishes them.
-
-    The bar's time left is that of the runs still to come at the pace of those finished since it
-    began; runs that were done before do not count.
-    """
-
-    def __init__(self, runs: Sequence[Run], *, progress: bool) -> None:
-        self._left = list(runs)
-        self._counted = self._took = self._drawn = 0.0
-        self._shown: dict[str, int] = {}
-        self.done = self.failed = 0
-        self._count()
-        self._bar = progress_bar(
-            total=len(runs),
-            initial=self.done + self.failed,
-            desc="sweep",
-            unit="run",
-            smoothing=0,
-            disable=not progress,
-        )
-        self.show(0)
-
-    def show(self, running: int, share: float = 0.0) -> None:
-        """Count the runs that are finished (see :data:`COUNTING`); draw the bar where a number
-        changed, and once a second for the time and for ``share``, how much of the running ones is
-        done."""
-        if time.monotonic() - self._counted >= COUNTING * self._took:
-            self._count()
-        counts = {"done": self.done, "running": running, "failed": self.failed}
-        if counts == self._shown and time.monotonic() - self._drawn < REDRAW:
-            return
-        self._shown, self._drawn = counts, time.monotonic()
-        self._bar.set_postfix(counts, refresh=False)
-        finished = self.done + self.failed
-        self._bar.n = round(finished + running * share, 2) if share else finished
-        self._bar.refresh()
-
-    def _count(self) -> None:
-        began = time.monotonic()
-        left = []
-        for run in self._left:
-            if run.is_done:
-                self.done += 1
-            elif run.has_failed:
-                self.failed += 1
-            else:
-                left.append(run)
-        self._left = left
-        self._counted = time.monotonic()
-        self._took = self._counted - began
-
-    def close(self) -> None:
-        """Draw it as it is at the end."""
-        self._took = 0
-        self.show(0)
-        self._bar.close()
-
+from interp_compose.runs.workers import (
+    PROGRESS,
+    Process,
+    Progress,
+    claimed,
+    perform,
+    supervise,
+)
 
 OWN_COLUMNS = ("index", "hash", "state", "seconds")
 
@@ -267,7 +208,7 @@ def sweep(
         _prepare(run)
     with closing(Progress(runs, progress=progress)) as bar:
         if where == "here":
-            _here(runs, function, bar, size=size, many=plan.together is not None)
+            _here(function, bar, size=size, many=plan.together is not None)
         else:
             start = partial(Process, out, plan.file(out)) if cluster is None else cluster.start
             number = workers or (  # else the cores that this process may use
@@ -275,7 +216,7 @@ def sweep(
                 if hasattr(os, "sched_getaffinity")
                 else os.cpu_count() or 1
             )
-            supervise(runs, start, workers=number, size=size, show=bar.show)
+            supervise(runs, start, bar, workers=number, size=size)
     failed = {index: _why(run) for index, run in enumerate(runs) if not run.is_done}
     return Sweep(out, plan.configs, [run.folder for run in runs], failed)
 
@@ -321,10 +262,8 @@ def _checked(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _prepare(run: Run) -> None:
     """Before a call: a failure is forgotten, and a run that is damaged is undone."""
-    if not run.is_finished:
-        return
-    claim = run.claim()
-    if claim is None:  # another call is at it
+    claim = run.claim() if run.is_finished else None
+    if claim is None:  # nothing is there, or another call is at it
         return
     try:
         if run.is_done:
@@ -337,18 +276,17 @@ def _prepare(run: Run) -> None:
         claim.release()
 
 
-def _here(runs: Sequence[Run], function: Any, bar: Progress, *, size: int, many: bool) -> None:
-    left = list(runs)
-    while left:
-        for batch in claimed(left, size):
+def _here(function: Any, bar: Progress, *, size: int, many: bool) -> None:
+    while bar.left:
+        for batch in claimed(bar.left, size):
             bar.show(len(batch))
             shown = PROGRESS.set(partial(bar.show, len(batch)))
             try:
                 perform(batch, function, many=many)
             finally:
                 PROGRESS.reset(shown)
-        left = [run for run in left if not run.is_finished]
-        if left:
+        bar.count()
+        if bar.left:
             bar.show(0)
             time.sleep(WAIT)
 

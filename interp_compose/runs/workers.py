@@ -14,10 +14,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_hex
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from interp_compose.errors import InterpComposeError, warn
 from interp_compose.runs.files import disk, make_folder, plain_json
@@ -153,6 +153,10 @@ STOP_SECONDS = 5.0
 """Time for a worker to end by itself, and after a signal, before it is killed."""
 LOG_TAIL = 2000
 """Characters of a log that a report shows."""
+REDRAW: Final = 1.0
+"""Seconds after which the bar is drawn though nothing happened."""
+COUNTING: Final = 10
+"""The runs are counted again after this many times of what the last count took."""
 
 
 @dataclass(frozen=True)
@@ -248,60 +252,110 @@ class Process:
                     continue
 
 
+class Progress:
+    """The runs of a call that are left, whoever finishes them, and the bar of the others.
+
+    The bar's time left is that of the runs still to come at the pace of those finished since it
+    began; runs that were done before do not count.
+    """
+
+    def __init__(self, runs: Sequence[Run], *, progress: bool) -> None:
+        from interp_compose.progress import progress_bar  # no worker has one
+
+        self.left = list(runs)
+        self.took = self._counted = self._drawn = 0.0
+        self._shown: dict[str, int] = {}
+        self._done = self._failed = 0
+        self.count()
+        self._bar = progress_bar(
+            total=len(runs),
+            initial=self._done + self._failed,
+            desc="sweep",
+            unit="run",
+            smoothing=0,
+            disable=not progress,
+        )
+        self.show(0)
+
+    def show(self, running: int, share: float = 0.0) -> None:
+        """Count (see :data:`COUNTING`), and draw the bar where a number changed, and once a second
+        for the time and for ``share``, how much of the running ones is done."""
+        if time.monotonic() - self._counted >= COUNTING * self.took:
+            self.count()
+        counts = {"done": self._done, "running": running, "failed": self._failed}
+        if counts == self._shown and time.monotonic() - self._drawn < REDRAW:
+            return
+        self._shown, self._drawn = counts, time.monotonic()
+        self._bar.set_postfix(counts, refresh=False)
+        finished = self._done + self._failed
+        self._bar.n = round(finished + running * share, 2) if share else finished
+        self._bar.refresh()
+
+    def count(self) -> None:
+        """Look which runs are finished, and how long looking takes."""
+        began, left = time.monotonic(), []
+        for run in self.left:
+            if run.is_done:
+                self._done += 1
+            elif run.has_failed:
+                self._failed += 1
+            else:
+                left.append(run)
+        self.left, self._counted = left, time.monotonic()
+        self.took = self._counted - began
+
+    def close(self) -> None:
+        """Draw it as it is at the end."""
+        self.took = 0
+        self.show(0)
+        self._bar.close()
+
+
 def supervise(
-    runs: Sequence[Run],
-    start: Callable[[], Worker],
-    *,
-    workers: int,
-    size: int,
-    show: Callable[[int], object],
+    runs: Sequence[Run], start: Callable[[], Worker], bar: Progress, *, workers: int, size: int
 ) -> None:
     """Keep up to ``workers`` workers at it until every run is finished, here or elsewhere.
 
-    ``size`` is how many runs a worker takes at once; ``show`` is told how many are running. When
-    this is interrupted, the workers end; what they were at is started again by the next call.
+    ``size`` is how many runs a worker takes at once. When this is interrupted, the workers end;
+    what they were at is started again by the next call.
 
     Raises:
         InterpComposeError: workers die before they take up a run.
     """
-    pool = _Pool(runs, start, workers, size)
+    pool = _Pool(runs, start, bar, workers, size)
     try:
-        while pool.left:
+        while bar.left:
             pool.remove_dead()
-            began = time.monotonic()
-            pool.left = [run for run in pool.left if not run.is_finished]
-            took = time.monotonic() - began
+            bar.count()
             pool.start_missing()
-            show(pool.running)
-            time.sleep(min(max(0.05, 10 * took), 5))  # leave the disk to the runs
+            bar.show(pool.running)
+            time.sleep(min(max(0.05, COUNTING * bar.took), 5))  # leave the disk to the runs
         pool.wait_for_end()
     finally:
         pool.stop()
 
 
+@dataclass(eq=False)
 class _Pool:
-    def __init__(
-        self, runs: Sequence[Run], start: Callable[[], Worker], workers: int, size: int
-    ) -> None:
-        self.runs = runs
-        self.left = list(runs)
-        self._start = start
-        self._workers = workers
-        self._size = size
-        self._live: list[Worker] = []
-        self._deaths: Counter[str] = Counter()
-        self._failed_starts = 0
+    runs: Sequence[Run]
+    start: Callable[[], Worker]
+    bar: Progress
+    workers: int
+    size: int
+    live: list[Worker] = field(default_factory=list)
+    deaths: Counter[str] = field(default_factory=Counter)
+    failed_starts: int = 0
 
     @property
     def running(self) -> int:
-        return sum(len(worker.files.held()) for worker in self._live)
+        return sum(len(worker.files.held()) for worker in self.live)
 
     def remove_dead(self) -> None:
         """Report the workers that died; a run during which too many did has failed."""
-        dead = [worker for worker in self._live if not worker.alive()]
-        self._live = [worker for worker in self._live if worker not in dead]
+        dead = [worker for worker in self.live if not worker.alive()]
+        self.live = [worker for worker in self.live if worker not in dead]
         if self.running:
-            self._failed_starts = 0
+            self.failed_starts = 0
         for worker in dead:
             try:
                 if worker.files.state.exists():
@@ -313,57 +367,53 @@ class _Pool:
         names = worker.files.held()
         held = [run for run in self.runs if run.name in names]
         log = held[0].folder / LOG if held else worker.files.log
+        printed = log.read_text(errors="replace")[-LOG_TAIL:].strip() if log.exists() else ""
         message = (
             f"a worker died ({worker.how()}) "
             + (f"during {', '.join(run.name for run in held)}" if held else "between runs")
-            + f"; the end of {log}:\n{_tail(log)}"
+            + f"; the end of {log}:\n{printed or '(nothing was printed)'}"
         )
-        self._failed_starts = 0 if held else self._failed_starts + 1
-        if self._failed_starts == MAX_FAILED_STARTS and self.left:
+        self.failed_starts = 0 if held else self.failed_starts + 1
+        if self.failed_starts == MAX_FAILED_STARTS and self.bar.left:
             raise InterpComposeError(
                 f"{MAX_FAILED_STARTS} workers in a row died before they took up a run. The last: "
                 f"{message}"
             )
         for run in held:
-            self._deaths[run.name] += 1
-            if self._deaths[run.name] >= MAX_DEATHS and not run.is_finished:
-                _fail(run, f"{MAX_DEATHS} workers died during this run. The last: {message}")
+            self.deaths[run.name] += 1
+            claim = run.claim() if self.deaths[run.name] >= MAX_DEATHS else None
+            if claim is not None:  # else another process is at it
+                if not run.is_finished:
+                    claim.fail(f"{MAX_DEATHS} workers died during this run. The last: {message}")
+                claim.release()
         warn(message)
 
     def start_missing(self) -> None:
         """Start as many workers as are allowed and have runs to do."""
-        missing = self._workers - len(self._live)
+        missing = self.workers - len(self.live)
         if not missing:
             return
-        ours = set().union(*(worker.files.held() for worker in self._live))
-        idle = sum(not worker.files.held() for worker in self._live)
-        free, enough = 0, (missing + idle) * self._size
-        for run in self.left:
+        ours = set().union(*(worker.files.held() for worker in self.live))
+        idle = sum(not worker.files.held() for worker in self.live)
+        free, enough = 0, (missing + idle) * self.size
+        for run in self.bar.left:
             free += run.name not in ours and not run.is_held
             if free == enough:
                 break
-        for _ in range(min(missing, math.ceil(free / self._size) - idle)):
-            self._live.append(self._start())
+        for _ in range(min(missing, math.ceil(free / self.size) - idle)):
+            self.live.append(self.start())
 
     def wait_for_end(self) -> None:
         """Wait for workers that find nothing more to do; report those that died meanwhile."""
         until = time.monotonic() + STOP_SECONDS
-        while self._live and time.monotonic() < until:
+        while self.live and time.monotonic() < until:
             self.remove_dead()
             time.sleep(0.02)
 
     def stop(self) -> None:
-        for worker in self._live:
+        for worker in self.live:
             worker.stop()
             _clear(worker)
-
-
-def _fail(run: Run, why: str) -> None:
-    claim = run.claim()
-    if claim is not None:  # else another process is at it
-        if not run.is_finished:
-            claim.fail(why)
-        claim.release()
 
 
 def _clear(worker: Worker) -> None:
@@ -371,8 +421,3 @@ def _clear(worker: Worker) -> None:
     worker.files.state.unlink(missing_ok=True)
     if worker.files.log.exists() and not worker.files.log.stat().st_size:
         worker.files.log.unlink()
-
-
-def _tail(log: Path) -> str:
-    text = log.read_text(errors="replace") if log.exists() else ""
-    return text[-LOG_TAIL:].strip() or "(nothing was printed)"

@@ -12,7 +12,8 @@ import pandas as pd
 
 from interp_compose._public import public
 from interp_compose.errors import CorruptFileError, InputError, MissingDataError
-from interp_compose.runs.checksums import GrowingFile, check_listed, read_growing
+from interp_compose.runs.checksums import check_listed
+from interp_compose.runs.growing import GrowingFile, read_growing
 from interp_compose.runs.result import Result
 
 if TYPE_CHECKING:

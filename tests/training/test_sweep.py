@@ -13,7 +13,13 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from interp_compose._versions import environment_versions
-from interp_compose.errors import CorruptFileError, InputError, MissingDataError, OptionError
+from interp_compose.errors import (
+    CorruptFileError,
+    InputError,
+    MissingDataError,
+    OptionError,
+    OutputError,
+)
 from interp_compose.runs import folder as sweep_folder
 from interp_compose.runs.folder import FORMAT, SweepPlan, hashed, register, versions_of
 from interp_compose.runs.sweep import run_sweep, sweep_status
@@ -297,7 +303,7 @@ def test_a_bar_counts_done_running_and_failed(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("interp_compose.runs.sweep.COUNTING", 0)
+    monkeypatch.setattr("interp_compose.runs.workers.COUNTING", 0)
     configs = [{"n": 1}, {"n": 2, "mood": "raise"}]
     with pytest.warns(UserWarning, match="1 of 2 runs failed"):
         run_sweep(f"{JOBS}:moody", configs, tmp_path / "out")
@@ -316,7 +322,7 @@ def test_the_bar_moves_with_the_work_of_the_runs_at_hand(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("interp_compose.runs.sweep.REDRAW", 0.0)
+    monkeypatch.setattr("interp_compose.runs.workers.REDRAW", 0.0)
     run_sweep(f"{JOBS}:reporting", [{"n": n} for n in range(3)], tmp_path / "out", together=3)
     shown = capsys.readouterr().err
     places = [shown.index(place) for place in ("0/3", "0.75/3", "2.25/3", "3/3 [")]
@@ -386,5 +392,5 @@ def test_a_file_in_a_runs_place_is_named(tmp_path: Path, ledger: Path) -> None:
     in_its_place = tmp_path / "out" / "runs" / folder.name
     in_its_place.parent.mkdir(parents=True)
     in_its_place.write_text("a file")
-    with pytest.raises(InputError, match="is a file; expected a run's folder"):
+    with pytest.raises(OutputError, match=f"{folder.name} cannot be written .File exists"):
         sweep(tmp_path / "out", CONFIGS[:1])

@@ -2,7 +2,7 @@
 
 The first line says what is watched; each look is one append of its rows, of which that of the
 table "looks" is the last: a look of which a kill has left a part is left out. Lines are numbered
-and have checksums, see :class:`.checksums.GrowingFile`.
+and have checksums, see :class:`.growing.GrowingFile`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from interp_compose.errors import CorruptFileError, InputError
-from interp_compose.runs.checksums import GrowingFile, read_growing
 from interp_compose.runs.files import differences
+from interp_compose.runs.growing import GrowingFile, read_growing
 from interp_compose.studies.core.tables import Table
 
 Row = dict[str, Any]
