@@ -29,6 +29,7 @@ BENCHMARKS: Final[Mapping[str, str]] = {
         *("transplant_sweep", "audit_cost", "watch_cost", "panel_minutes", "stable_rank"),
         *("complexity_report", "phases", "seq2seq", "encoder_steps", "decoder_steps"),
         *("side_by_side", "generation", "similarity", "scoring", "cap_memory", "cap_first"),
+        "explore_clicks",
     )
 } | {
     "encoder_memory": "benchmarks.encoder_steps:memory_",
