@@ -176,11 +176,13 @@ def test_the_batch_that_fits_is_the_largest_that_does(monkeypatch: pytest.Monkey
     free(monkeypatch, 100)
     for expected in (9, 10, 20, 79, 80, 81):
         fits = int(MOST_OF_FREE * 100) // expected
-        assert rows_that_fit(lambda n, each=expected: n * each, 9, [CPU]) == min(fits, 9)
-    assert rows_that_fit(lambda n: n * 40, 9, [CPU, CPU]) == 3  # two devices
-    assert rows_that_fit(lambda n: (10, 70, 20)[n - 1], 3, [CPU]) == 1  # and not three alone
+        assert rows_that_fit(lambda n, each=expected: n * each, range(1, 10), [CPU]) == min(fits, 9)
+    assert rows_that_fit(lambda n: n * 40, range(1, 10), [CPU, CPU]) == 3  # two devices
+    assert (
+        rows_that_fit(lambda n: (10, 70, 20)[n - 1], (1, 2, 3), [CPU]) == 1
+    )  # and not three alone
     free(monkeypatch, None)
-    assert rows_that_fit(lambda n: n, 9, [CPU]) == 0
+    assert rows_that_fit(lambda n: n, range(1, 10), [CPU]) == 0
 
 
 def test_a_batch_that_is_proposed_is_not_warned_of(
@@ -199,6 +201,32 @@ def test_a_batch_that_is_proposed_is_not_warned_of(
     recwarn.clear()
     cap_curve(model, examples, batch_size=proposed, progress=False)
     assert not [one for one in recwarn if "estimated" in str(one.message)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_automatic_batch_holds_less_than_is_free_and_twice_as_many_would_not(
+    monkeypatch: pytest.MonkeyPatch, shape: str
+) -> None:
+    model, examples = llama(**SHAPES[shape]), EXAMPLES * 4
+    one = prepare_cap(model, examples, CapOptions(batch_size=1))
+    n_bytes = int(6 * one.expected_bytes(one.batches[-1]) / MOST_OF_FREE)
+    free(monkeypatch, n_bytes)
+    prepared = prepare_cap(model, examples, CapOptions(batch_size="auto"))
+    size = prepared.config["batch_size"]
+    assert size in (4, 8)
+    assert [len(batch) for batch in prepared.batches] == [size] * (24 // size)
+    assert peak_of(prepared, prepared.batches[-1]) <= n_bytes
+    longest = prepare_cap(model, examples, CapOptions(batch_size=24)).batches[-1]
+    assert prepared.expected_bytes(longest[-2 * size :]) > MOST_OF_FREE * n_bytes
+    by_number = cap_curve(model, examples, batch_size=size, progress=False)
+    automatic = cap_curve(model, examples, batch_size="auto", progress=False)
+    assert automatic.config == by_number.config
+    assert automatic.outcomes.equals(by_number.outcomes)
+    for unknown in (None, 10):  # how much is free; or not one example is expected to fit
+        free(monkeypatch, unknown)
+        default = prepare_cap(model, examples, CapOptions())
+        automatic = prepare_cap(model, examples, CapOptions(batch_size="auto"))
+        assert automatic.config == default.config
 
 
 def test_a_batch_without_units_is_a_clean_pass() -> None:

@@ -179,3 +179,6 @@ def test_the_command_says_what_is_missing(
     with pytest.raises(SystemExit, match="2"):
         main([*command, "--shard", "3/2"])
     assert "shard='3/2'" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        main([*command, "--shard", "1/2", "--batch-size", "auto"])
+    assert "machines with other memory would choose other batches" in capsys.readouterr().err

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 from zlib import crc32
@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose.checks import check_numbers
-from interp_compose.errors import InterventionError, warn
+from interp_compose.errors import InterventionError, OptionError, warn
 from interp_compose.interventions.control_spans import (
     n_moved,
     n_several,
@@ -31,10 +31,10 @@ from interp_compose.interventions.pooling import (
 from interp_compose.interventions.pooling_sweep import sweep, with_controls, with_layouts
 from interp_compose.interventions.streams import capture_kept, resumed
 from interp_compose.models.base import Streams
-from interp_compose.models.enough_memory import Shape, least_bytes, sweep_bytes
+from interp_compose.models.enough_memory import Shape, least_bytes, rows_that_fit, sweep_bytes
 from interp_compose.models.layers import resolve_layers
 from interp_compose.models.lens_model import LensModel
-from interp_compose.models.memory import chunk_tokens
+from interp_compose.models.memory import batch_of_lengths, chunk_tokens
 from interp_compose.studies.cap.options import CapCommand, CapOptions
 from interp_compose.studies.cap.result import CONTROLS, STRADDLING, CapCurve, left_out
 from interp_compose.studies.core.command import run_on_task
@@ -61,6 +61,10 @@ from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.study import Prepared, config_of, measured, prepared_of
 from interp_compose.tasks.examples import ExampleRow
 from interp_compose.tasks.rows import Tables
+from interp_compose.tensors import devices_of
+
+SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+"""Of a batch, where what memory is free chooses it: few, so that it most often chooses the same."""
 
 
 @keywords(CapOptions)
@@ -97,6 +101,11 @@ def cap_curve(
 
 def run(command: CapCommand) -> CapCurve | str:
     """The command ``interp-compose cap``."""
+    if command.study.batch_size == "auto" and command.output.shard is not None:
+        raise OptionError(
+            f"batch_size='auto' with shard={command.output.shard!r}: machines with other memory "
+            "would choose other batches; give all shards the same number"
+        )
     return run_on_task(command, prepare_cap)
 
 
@@ -257,7 +266,8 @@ def prepare_cap(
     """
     instead = "measure its agreement with people" if within else "measure it with similarity_curve"
     check_decoder(model, instead)
-    check_numbers(options.seed, options.batch_size)
+    batch_size = None if options.batch_size == "auto" else options.batch_size
+    check_numbers(options.seed, batch_size)
     chosen_poolings = poolings_of(options.pooling, model)
     collapses = options.mode == "collapse"
     check_renumbered(model, options.mode, options.renumber)
@@ -276,7 +286,8 @@ def prepare_cap(
     controls, straddling = _controls(items, options)
     poolings = with_controls(chosen_poolings, controls)
     longest = max(item.n_pooled if collapses else item.n_tokens for item in items)
-    size = batch_size_of(model, items, options, len(layers) * len(poolings), longest)
+    sized = replace(options, batch_size=batch_size)
+    size = batch_size_of(model, items, sized, len(layers) * len(poolings), longest)
     config = config_of(
         "cap",
         model,
@@ -290,7 +301,7 @@ def prepare_cap(
         **answer_lengths_of(items, options),
         **counts_of(skipped, map(texts_of_example, items)),
     )
-    return PreparedCap(
+    prepared = PreparedCap(
         kind=CapCurve,
         model=model,
         config=config,
@@ -301,6 +312,25 @@ def prepare_cap(
         layers=layers,
         poolings=poolings,
     )
+    return _in_fitting_batches(prepared) if options.batch_size == "auto" else prepared
+
+
+def _in_fitting_batches(prepared: PreparedCap) -> PreparedCap:
+    """With as many of the longest examples in a batch as are expected to fit into what is free; as
+    it is where that cannot be known, and where texts would change each other's results."""
+    model, items = prepared.model, prepared.items
+    longest = batches_of(items, len(items))[-1]
+    known = prepared.expected_bytes(longest) is not None
+    if not known or batch_of_lengths(model, [item.n_tokens for item in items], None) is not None:
+        return prepared
+    size = rows_that_fit(
+        lambda n: prepared.expected_bytes(longest[-n:]) or 0,
+        [size for size in SIZES if size < 2 * len(longest)],
+        devices_of(model.parameters()),
+    )
+    size = size or prepared.config["batch_size"]
+    config = {**prepared.config, "batch_size": size}
+    return replace(prepared, config=config, batches=batches_of(items, size))
 
 
 def batches_of(items: Sequence[PreparedExample], size: int) -> list[list[PreparedExample]]:

@@ -12,6 +12,9 @@ from interp_compose.studies.core.options import AnswerOptions, Layers, Pooling, 
 class CapOptions(AnswerOptions):
     """What is measured, and how."""
 
+    batch_size: int | Literal["auto"] | None = None  # type: ignore[assignment]  # wider here
+    """Examples per batch; by default what fits a fixed memory budget. "auto": the power of two, up
+    to 512, that is expected to fit into what memory is free; the result's config has the number."""
     layers: Layers = None
     """Where to pool: layers (0 3 11), or depths as floats from 0.0 to 1.0; all by default."""
     pooling: Pooling = ("mean", "max", "sum")
