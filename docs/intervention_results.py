@@ -52,14 +52,16 @@ def shuffled_draws() -> Table:
     return table(frame("shuffled_draws", "table"), columns)
 
 
+def at(rows: pd.DataFrame, layers: Sequence[int] | None) -> pd.DataFrame:
+    """Of some layers, or all."""
+    return rows if layers is None else rows[rows["layer"].isin(layers)]
+
+
 def cap(name: str, layers: Sequence[int] | None = None) -> Table:
     """Accuracy by layer and pooling, and ``mean`` minus each control, paired by example; at some
     ``layers`` of those measured, p corrected over all."""
     layer = {"layer": "{layer}"}
-    curve, controls = (
-        rows if layers is None else rows[rows["layer"].isin(layers)]
-        for rows in (frame(name, "curve"), frame(name, "controls"))
-    )
+    curve, controls = (at(frame(name, rows), layers) for rows in ("curve", "controls"))
     shares = pivot(curve, layer, ["pooling"], {"`{pooling}`": "{accuracy:.3f}"})
     change = "{difference:+.3f} [{ci_low:+.3f}, {ci_high:+.3f}], p "
     less: Columns = {
@@ -150,13 +152,14 @@ def _apart(row: Row) -> str:
     return cell(f"{CHANGE}, p ", row) + probability(row["p_holm"])
 
 
-def knocked_out(name: str) -> Table:
+def knocked_out(name: str, layers: Sequence[int]) -> Table:
     """Accuracy by layer where attention to a word is knocked out, and its difference to the clean
-    model's, paired by example."""
+    model's, paired by example; p corrected over all layers."""
     layer = {"layer": "{layer}"}
     rows = frame(name, "curve").merge(
         frame(name, "against_clean"), on=["layer", "group"], suffixes=("", "_paired")
     )
+    rows = at(rows, layers)
     change = "{accuracy:.3f}; {difference:+.3f} [{ci_low_paired:+.3f}, {ci_high_paired:+.3f}], p "
     cells: Columns = {"{group}": lambda row: cell(change, row) + probability(row["p_holm"])}
     return pivot(rows, layer, ["group"], cells)
@@ -175,10 +178,10 @@ def heads(name: str) -> Table:
     return table(rows, columns)
 
 
-def transplants_by_type(name: str) -> Table:
+def transplants_by_type(name: str, layers: Sequence[int]) -> Table:
     """The expected answer by layer, vector and type of the phrase, with Wilson's intervals."""
     shown = {"transplant": "transplant", "random phrase": "random phrase"}
-    rows = frame(name, "table")
+    rows = at(frame(name, "table"), layers)
     kept = rows[rows["vector"].isin(shown)]
     share = "{expected:.3f} ({expected_low:.3f}–{expected_high:.3f})"
     layer = {"layer": "{layer}"}
@@ -191,7 +194,7 @@ def transplants_by_type(name: str) -> Table:
         "layer": "{layer}",
         "inside − alone": lambda row: cell(change, row) + probability(row["p_holm"]),
     }
-    apart = table(frame(name, "inside_less_alone"), less)
+    apart = table(at(frame(name, "inside_less_alone"), layers), less)
     return beside(beside(expected, apart), untouched)
 
 

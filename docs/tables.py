@@ -296,11 +296,13 @@ TABLES: dict[str, Callable[[], Table]] = {
         )
         for name in ("en_pt", "pt_en")
     },
-    "ablation_agreement": partial(intervention_results.knocked_out, "ablation_agreement"),
+    "ablation_agreement": partial(
+        intervention_results.knocked_out, "ablation_agreement", LAYERS_OF_30
+    ),
     "weights_smollm2": partial(intervention_results.weights, "weights_smollm2"),
     "heads_agreement": partial(intervention_results.heads, "heads_agreement"),
     "transplants_agreement": partial(
-        intervention_results.transplants_by_type, "transplants_agreement"
+        intervention_results.transplants_by_type, "transplants_agreement", LAYERS_OF_30
     ),
     "foils": intervention_results.foils,
     **{
