@@ -348,16 +348,18 @@ class _Probes:
             entering = self.model.resid_pre(self.tokens, layer, attention_mask=self.mask)
             captured = self.resid[self.names[layer]]
             worst = max(worst, _spread_distance(_at(entering, valid), _at(captured, valid)))
-        if last_layer > 0:
-            # 3. From the first layer to the last, without reading the output.
+        stop = last_layer if self.two_stacks else middle
+        if stop > 0:
+            # 3. From the first layer on, without reading the output: to the last, through both
+            # stacks, or to the middle of one, which 1. has run from its first layer to its end.
             stepped = self.model.run_blocks(
                 self.resid[self.names[0]],
                 0,
-                last_layer,
+                stop,
                 attention_mask=self.mask,
                 position_ids=self.position_ids,
             )
-            resid = self.resid[self.names[-1]]
+            resid = self.resid[self.names[stop]]
             worst = max(worst, _spread_distance(_at(stepped, valid), _at(resid, valid)))
         return Probe(worst <= self.tolerance, f"relative error {worst:.1e} at layers {layers}")
 
@@ -401,14 +403,15 @@ class _Probes:
             return self._resumes
         # 1. Keys and values of the clean run, of which a stream reads positions 0 … 2.
         with self.model.keeping() as kept:
-            self.model.forward(self.tokens, attention_mask=self.mask)
+            self.model.forward(self.tokens, attention_mask=self.mask, read="last")
         prefix_mask = self.mask[:, :4].clone()
         prefix_mask[:, 3] = 0  # as if it belonged to the streams' first position
         # Each stream continues its own row.
         rows = torch.arange(len(self.tokens), device=self.tokens.device)
         prefix, errors = Prefix(kept(), rows, 0, prefix_mask), []
-        # 2. The streams' three positions after the prefix, against all six at once.
-        for layer in sorted({0, self.model.n_layers // 2, self.model.n_layers - 1}):
+        # 2. The streams' three positions after the prefix, against all six at once: through all
+        # blocks, and from the last one on, whose keys and values are not the first of those kept.
+        for layer in sorted({0, self.model.n_layers - 1}):
             streams = self.resid[self.names[layer]]
             keep = [0, 1, 2, 4, 5, 6]
             whole = self._short if layer == 0 else self._resumed(layer, "last", keep=keep)
