@@ -16,10 +16,11 @@ hooked
 
 On one thread of a CPU, times are processor time. The *floor* is the sweep's operation count over
 the clean pass's, by multiplications: every block that a stream has to go through, from its first
-unit of several tokens on (or, ``whole``, from the start), without padding, and logits at the last
-position only. What is above it is padding, pooling, copies and calls. It is a count and no law of
-time: a sweep's calls are larger than a clean pass's, and larger products run faster, so that a
-ratio a little below 1 is possible. The goal needs fewer operations than there are.
+unit of several tokens on (or, ``whole``, from the start), without padding; logits at the last
+position only, and so (but ``whole``) what follows the pattern in the last block. What is above it
+is padding, pooling, copies and calls. It is a count and no law of time: a sweep's calls are larger
+than a clean pass's, and larger products run faster, so that a ratio a little below 1 is possible.
+The goal needs fewer operations than there are.
 """
 
 from __future__ import annotations
@@ -194,14 +195,20 @@ class BlockCost(NamedTuple):
     Attributes:
         dense: at each position, attention's pattern left out.
         d_model: of each position and key, both products of the pattern take as many.
+        end: of ``dense``, what follows the pattern.
     """
 
     dense: float
     d_model: int
+    end: float
 
     def __call__(self, length: int, keys: int | None = None) -> float:
         """It runs on ``length`` positions, which attend to ``keys``."""
         return length * (self.dense + 2 * (length if keys is None else keys) * self.d_model)
+
+    def spared(self, length: int) -> float:
+        """What of the last one is not run where the last position alone is read."""
+        return (length - 1) * self.end
 
     @classmethod
     def of(cls, model: LensModel) -> BlockCost:
@@ -209,7 +216,10 @@ class BlockCost(NamedTuple):
         with torch.no_grad(), FlopCounterMode(display=False) as counter:
             model(torch.zeros(1, 1, dtype=torch.long, device=model.device))
         counted = counter.get_total_flops() / 2 - model.d_model * model.d_vocab
-        return cls(counted / model.n_layers - 2 * model.d_model, model.d_model)
+        last = model.lens.blocks[-1]
+        weights = [*last.attn.o.parameters(), *last.mlp.parameters()]
+        end = sum(weight.numel() for weight in weights if weight.dim() == 2)
+        return cls(counted / model.n_layers - 2 * model.d_model, model.d_model, end)
 
 
 def operations(model: LensModel, items: Sequence[PreparedExample], *, whole: bool = False) -> float:
@@ -219,16 +229,17 @@ def operations(model: LensModel, items: Sequence[PreparedExample], *, whole: boo
     clean = sum(n_layers * block(it.n_tokens) + it.n_tokens * unembed for it in items)
     kept = sum(n_layers * block(it.n_tokens) + unembed for it in items)
     streams_blocks = len(POOLINGS) * n_layers * (n_layers + 1) / 2
+    n_streams = len(POOLINGS) * n_layers
     pooled = sum(
         streams_blocks * block(n_run(it, whole=whole), it.n_pooled)
-        + len(POOLINGS) * n_layers * unembed
+        + n_streams * (unembed - (0 if whole else block.spared(n_run(it))))
         for it in items
         if it.affected
     )
     return (kept + pooled) / clean
 
 
-def n_run(item: PreparedExample, *, whole: bool) -> int:
+def n_run(item: PreparedExample, *, whole: bool = False) -> int:
     """Positions of a stream, from the first unit of several tokens on or ``whole``."""
     return item.n_pooled - (0 if whole else item.prompt.n_before_change)
 

@@ -140,6 +140,7 @@ def floor(model: LensModel, pairs: Sequence[Any]) -> float:
         hooked += once + target.n_tokens * unembed
         clean += once + 2 * n_layers * block(pair.source.n_tokens)
         # nothing before the phrase is run
-        swept += streams * block(target.n_pooled - before, target.n_pooled)
-        swept += cells * unembed
+        n_run = target.n_pooled - before
+        swept += streams * block(n_run, target.n_pooled)
+        swept += cells * (unembed - block.spared(n_run))
     return float((swept + clean) / cells / hooked)

@@ -793,9 +793,12 @@ def test_a_blocks_multiplications_are_those_of_its_matrices() -> None:
     heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
     width = {"hidden_size": 16, "intermediate_size": 40, "num_hidden_layers": 2}
     llama = carma.random_model("smollm2-135m", "cpu", **width, **heads, **ends)
-    for model, weights in ((gpt2, 12 * 16**2), (llama, 2 * 16 * 16 + 2 * 16 * 8 + 3 * 16 * 40)):
-        cost = cap_sweep.BlockCost.of(model)
-        assert cost.dense == weights
+    for model, before, end in (
+        (gpt2, 3 * 16**2, 9 * 16**2),
+        (llama, 16 * 16 + 2 * 16 * 8, 16 * 16 + 3 * 16 * 40),
+    ):
+        cost, weights = cap_sweep.BlockCost.of(model), before + end
+        assert (cost.dense, cost.spared(3)) == (weights, 2 * end)
         assert cost(3) == 3 * weights + 2 * 3 * 3 * 16
         assert cost(3, 5) == 3 * weights + 2 * 3 * 5 * 16
 

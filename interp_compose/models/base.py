@@ -103,6 +103,7 @@ class BaseModel(Wrapped):
         self.position_kind = str(cfg.positional_embedding_type)
         self.open_blocks = OpenBlocks.of(self)
         self._keeping: dict[str, Any] = {}  # options of the call whose keys and values are kept
+        self._trying_short_end = False  # a probe runs the last block so
         # Where blocks and final norms are now, which check_in_place() looks at before each run.
         norms = [part for name, part in lens.named_children() if name.endswith("ln_final")]
         self._places = list(places(lens, [*self.blocks, *norms]))
@@ -418,6 +419,15 @@ class BaseModel(Wrapped):
             CapabilityError: they are kept of models behind a TransformerBridge alone.
         """
         raise CapabilityError(f"{self.architecture} does not give its keys and values")
+
+    @contextmanager
+    def short_end(self) -> Iterator[None]:
+        """A probe runs the last block to its end at the positions that are read alone."""
+        self._trying_short_end = True
+        try:
+            yield
+        finally:
+            self._trying_short_end = False
 
     def unembed(
         self, resid: Float[Tensor, "batch pos d_model"]

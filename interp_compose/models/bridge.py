@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from importlib.metadata import version
 from typing import Any
@@ -302,7 +302,7 @@ class BridgeModel(LensModel):
         self, streams: Streams, start: int, *, read: Read
     ) -> Float[Tensor, "stream _ width"]:
         options = self._continued(streams, range(start, self.n_layers))
-        with self._entering(streams.resid, start):
+        with self._entering(streams.resid, start), self._ending(streams, read):
             return self._run(streams.resid, options, read)
 
     def _run(
@@ -401,6 +401,28 @@ class BridgeModel(LensModel):
             finally:
                 handle.remove()
 
+    @contextmanager
+    def _ending(self, streams: Streams, read: Read) -> Iterator[None]:
+        """Where streams go on from a prefix, so that nothing acts on them, and only their last
+        positions are read: the last block's attention output and MLP there alone.
+
+        Queries and keys of all positions are computed, of 12 d² weights a position 3 d² (GPT-2).
+        """
+        n_last = last_positions(read, streams.resid.shape[1])
+        parts: list[nn.Module] = []
+        if self._ends_short and streams.prefix is not None and n_last < streams.resid.shape[1]:
+            parts = [self.lens.blocks[-1].attn.o, self.lens.blocks[-1].mlp]
+        with ExitStack() as replaced:
+            for part in parts:
+                replaced.enter_context(running(part, partial(_at_the_end, part.forward, n_last)))
+            yield
+
+    @property
+    def _ends_short(self) -> bool:
+        if self.is_proving or self.active_hooks:
+            return self._trying_short_end
+        return self.capabilities["prefix"].short_end
+
     @cached_property
     def _embedding_points(self) -> list[nn.Module]:
         """Hook points of what is computed before the blocks."""
@@ -478,6 +500,20 @@ def _window(config: Any) -> int | None:
 def _identity(*args: Any, **kwargs: Any) -> Tensor:
     stream: Tensor = args[0] if args else kwargs["hidden_states"]
     return stream
+
+
+def _at_the_end(
+    forward: Callable[..., Tensor],
+    n_last: int,
+    resid: Float[Tensor, "stream pos d_in"],
+    *args: Any,
+    **kwargs: Any,
+) -> Float[Tensor, "stream pos d_out"]:
+    """What a part of a block that treats each position alone makes of the last ones; else 0."""
+    end = forward(resid[:, -n_last:].contiguous(), *args, **kwargs)
+    whole = end.new_zeros((*resid.shape[:2], end.shape[2]))
+    whole[:, -n_last:] = end
+    return whole
 
 
 def _in_tuple(forward: Callable[..., Tensor]) -> Callable[..., tuple[Tensor]]:

@@ -77,12 +77,14 @@ DISCARDS: Final = "TransformerLens discards this edit"
 @dataclass(frozen=True)
 class Probe:
     """One probe's outcome: ``held``, and the figure that decided it; ``refused`` where the model
-    raised an error, ``applies`` off where a model of its kind does not claim it."""
+    raised an error, ``applies`` off where a model of its kind does not claim it. Of ``prefix``,
+    ``short_end``: the last block may be run to its end at the positions that are read alone."""
 
     held: bool
     detail: str
     refused: bool = False
     applies: bool = True
+    short_end: bool = False
 
     def outcome(self, *, of_edit: bool) -> Outcome:
         """The status that an audit gives it: numbers that ran and are others are wrong, though the
@@ -423,7 +425,21 @@ class _Probes:
             errors.append(_spread_distance(resumed[:, -1], whole[:, -1]))
         if max(errors) > self.tolerance and self.model.position_kind == "alibi":
             return ALIBI  # MPT's: the missing token counts
-        return Probe(max(errors) <= self.tolerance, f"relative error {max(errors):.1e}")
+        held = max(errors) <= self.tolerance
+
+        # 3. The last block once more, to its end at the last position alone, and at two.
+        ends = held and all(
+            self._ends_short(streams[:, 4:], layer, read, whole[:, -1], prefix=prefix, **ids)
+            for read in ("last", 2)
+        )
+        return Probe(held, f"relative error {max(errors):.1e}", short_end=ends)
+
+    def _ends_short(
+        self, streams: Tensor, layer: int, read: Read, last: Tensor, **options: Any
+    ) -> bool:
+        with self.model.short_end():
+            end = _outcome(lambda: self.model.resume(streams, layer, read=read, **options))
+        return isinstance(end, Tensor) and _spread_distance(end[:, -1], last) <= self.tolerance
 
     def unembed(self) -> Probe:
         if self.model.ends_in_composition:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from torch.utils.flop_counter import FlopCounterMode
 
 from interp_compose.errors import CapabilityError, NonFiniteError, OptionError
 from interp_compose.models.base import Streams
@@ -19,6 +20,7 @@ from interp_compose.models.bridge import (
 )
 from interp_compose.models.capabilities import MEANING
 from interp_compose.models.lens_model import LensModel
+from interp_compose.models.prefix import Prefix
 from tests import architectures
 from tests.architectures import D_VOCAB, DECODERS, load as make
 
@@ -181,3 +183,64 @@ def test_loading_installs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         bridge_with_tokenizer("a folder", architectures.build("GPT-2"))
     assert answers == [False]
     assert helpers._ensure_torchvision is before
+
+
+# ---- the end of the last block, at the positions that are read -------------------------------
+
+
+@torch.no_grad()
+def read_on(model: LensModel, layer: int, read: Any) -> tuple[torch.Tensor, int]:
+    """What is read of streams that go on from a prefix, and operations of the call."""
+    mask, name = torch.ones_like(TOKENS), f"blocks.{layer}.hook_resid_pre"
+    with model.keeping() as kept:
+        _, resid = model.capture(TOKENS, [name], attention_mask=mask)
+    prefix = Prefix(kept(), torch.arange(2), 0, mask[:, :3])
+    places: Any = {
+        "attention_mask": mask[:, 3:],
+        "position_ids": model.positions(TOKENS, mask)[:, 3:],
+    }
+    with FlopCounterMode(display=False) as counter:
+        found = model.resume(1.5 * resid[name][:, 3:], layer, **places, read=read, prefix=prefix)
+    return found, counter.get_total_flops()
+
+
+def test_the_end_of_the_last_block_is_run_where_it_is_read(
+    model: LensModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not model.capabilities["prefix"].held:
+        assert not model.capabilities["prefix"].short_end
+        return
+    assert model.capabilities["prefix"].short_end
+    for layer in (0, model.n_layers - 1):
+        for read in ("last", 2, "logits", "hidden"):
+            found, operations = read_on(model, layer, read)
+            with monkeypatch.context() as patch:
+                patch.setattr(BridgeModel, "_ends_short", False)
+                whole, of_whole = read_on(model, layer, read)
+            assert (operations < of_whole) is (read in ("last", 2))
+            assert found.shape == whole.shape
+            torch.testing.assert_close(found, whole, atol=2e-5, rtol=2e-5)
+    # Under a hook, which would miss what is not run, all is run.
+    seen: list[torch.Size] = []
+    last = f"blocks.{model.n_layers - 1}.hook_mlp_out"
+    with model.open_blocks.hooked([(last, lambda out, hook: seen.append(out.shape))]):
+        read_on(model, 0, "last")
+    assert seen[-1][1] == 4
+
+
+def test_a_block_that_cannot_end_short_is_run_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make("Llama")
+    mlp = model.lens.blocks[-1].mlp
+    forward = mlp.forward
+
+    def several(resid: torch.Tensor) -> Any:
+        if resid.shape[1] == 1:
+            raise RuntimeError("one position is no sequence")
+        return forward(resid)
+
+    object.__setattr__(mlp, "forward", several)
+    probe = model.capabilities["prefix"]
+    assert (probe.held, probe.short_end) == (True, False)
+    found, _ = read_on(model, 1, "last")
+    torch.testing.assert_close(found, read_on(make("Llama"), 1, "last")[0], atol=2e-5, rtol=2e-5)
+    assert vars(mlp)["forward"] is several
