@@ -206,8 +206,9 @@ def _items(chart: Chart, panel: Panel, across: float) -> list[Item]:
             ends = [((x, a), (x, b)) for x, a, b in zip(xs, line.low, line.high, strict=True)]
             items.append(Strokes(ends, line.style.colour, 1.3))
     spec = ".1%" if chart.y_is_share else ".3f"
-    says = f"{{y:{spec}}}  [{{0:{spec}}}, {{1:{spec}}}]  n = {{2}}"
     for line in panel.lines:
+        interval = f"  [{{0:{spec}}}, {{1:{spec}}}]" * line.is_wide  # of one example there is none
+        says = f"{{y:{spec}}}{interval}  n = {{2}}"
         rows = [list(row) for row in zip(line.low, line.high, line.n, strict=True)]
         ends_of = (line.low, line.high) if len(line.x) == 1 else None
         hover = Hover(says, rows, among=True)
