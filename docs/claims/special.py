@@ -17,6 +17,7 @@ from scipy.stats import chi2, f as f_distribution, ncf, pearsonr, spearmanr
 
 from docs.claims.evaluate import Claim, Line
 from docs.generalise_results import read_out
+from docs.measured import read
 from docs.phase_results import SURE, share
 from docs.verdicts import (
     LEVEL,
@@ -182,6 +183,13 @@ def faster_than_the_paper(claim: Claim, lines: Lines) -> bool:
     """The slowest step took less than the least that the paper gives."""
     least = paper_numbers().query("metric == 'overhead'")["value"].min()
     return lines[0].sides["step"]["range"][1] < least
+
+
+def trained_but_not_to_the_end(claim: Claim, lines: Lines) -> bool:
+    """All gain, and in no run had the loss stopped to fall."""
+    training = read("carma_lr_mini_idm")["training"]
+    trained = agreed(lines[0].verdicts()) == REPRODUCED
+    return trained and not any(run["converged"] for run in training)
 
 
 def own_tables() -> tuple[list[str], list[list[str]]]:
