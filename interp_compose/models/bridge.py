@@ -410,7 +410,7 @@ class BridgeModel(LensModel):
         """
         n_last = last_positions(read, streams.resid.shape[1])
         parts: list[nn.Module] = []
-        if self._ends_short and streams.prefix is not None and n_last < streams.resid.shape[1]:
+        if streams.prefix is not None and n_last < streams.resid.shape[1] and self._ends_short:
             parts = [self.lens.blocks[-1].attn.o, self.lens.blocks[-1].mlp]
         with ExitStack() as replaced:
             for part in parts:

@@ -125,15 +125,14 @@ def _gib(n_bytes: int) -> str:
 
 
 def rows_that_fit(
-    expected: Callable[[int], int], sizes: Iterable[int], devices: Sequence[torch.device]
+    expected: Callable[[int], int], n_rows: int, devices: Sequence[torch.device]
 ) -> int:
-    """The last of these sizes, ascending, of a batch that is expected to take no more than
-    :data:`MOST_OF_FREE` of what is free, as those before it are; 0 where the first is not, or where
-    that is not known."""
+    """How many of a batch's rows are expected to take no more than :data:`MOST_OF_FREE` of what is
+    free, as all fewer rows are; 0 where one row is not, or where that is not known."""
     free = free_bytes(devices)
     if free is None:
         return 0
-    fitting = takewhile(lambda n: expected(n) <= MOST_OF_FREE * free, sizes)
+    fitting = takewhile(lambda n: expected(n) <= MOST_OF_FREE * free, range(1, n_rows + 1))
     return max(fitting, default=0)
 
 

@@ -50,9 +50,10 @@ def disk(path: str | os.PathLike[str]) -> Iterator[None]:
         if isinstance(refusal, ValueError) and "null" not in str(refusal):
             raise
         why = getattr(refusal, "strerror", None) or str(refusal)
+        remedy = "Make room" if not isinstance(refusal, FileExistsError) else "Remove that file"
         raise OutputError(
             f"{named(path)} cannot be written ({why}); what was finished before is "
-            "intact. Make room or choose another folder, and run again"
+            f"intact. {remedy} or choose another folder, and run again"
         ) from refusal
 
 

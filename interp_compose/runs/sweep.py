@@ -293,5 +293,7 @@ def _here(function: Any, bar: Progress, *, size: int, many: bool) -> None:
 
 def _why(run: Run) -> str:
     """The last line of a traceback, or the first of another report."""
+    if not run.has_failed:
+        return "another call has begun it again"
     lines = (run.folder / FAILED).read_text().strip().splitlines()
     return lines[-1] if lines[0].startswith("Traceback") else lines[0]

@@ -262,7 +262,7 @@ class Progress:
     def __init__(self, runs: Sequence[Run], *, progress: bool) -> None:
         from interp_compose.progress import progress_bar  # no worker has one
 
-        self.left = list(runs)
+        self._undone = self.left = list(runs)
         self.took = self._counted = self._drawn = 0.0
         self._shown: dict[str, int] = {}
         self._done = self._failed = 0
@@ -293,15 +293,13 @@ class Progress:
 
     def count(self) -> None:
         """Look which runs are finished, and how long looking takes."""
-        began, left = time.monotonic(), []
-        for run in self.left:
-            if run.is_done:
-                self._done += 1
-            elif run.has_failed:
-                self._failed += 1
-            else:
-                left.append(run)
-        self.left, self._counted = left, time.monotonic()
+        began = time.monotonic()
+        undone = [run for run in self._undone if not run.is_done]
+        self._done += len(self._undone) - len(undone)
+        # A run that failed may have been begun again, by another call
+        self.left = [run for run in undone if not run.has_failed]
+        self._failed, self._undone = len(undone) - len(self.left), undone
+        self._counted = time.monotonic()
         self.took = self._counted - began
 
     def close(self) -> None:

@@ -31,7 +31,7 @@ from interp_compose.models.load import load_model
 from interp_compose.models.model_files import check_places
 from interp_compose.studies.ablation.measure import prepare_ablation
 from interp_compose.studies.ablation.options import AblationOptions
-from interp_compose.studies.cap.measure import cap_curve, prepare_cap
+from interp_compose.studies.cap.measure import PreparedCap, as_kept, cap_curve, prepare_cap
 from interp_compose.studies.cap.options import CapOptions
 from interp_compose.studies.core.study import Prepared
 from interp_compose.studies.similarity.measure import prepare_similarity
@@ -176,13 +176,11 @@ def test_the_batch_that_fits_is_the_largest_that_does(monkeypatch: pytest.Monkey
     free(monkeypatch, 100)
     for expected in (9, 10, 20, 79, 80, 81):
         fits = int(MOST_OF_FREE * 100) // expected
-        assert rows_that_fit(lambda n, each=expected: n * each, range(1, 10), [CPU]) == min(fits, 9)
-    assert rows_that_fit(lambda n: n * 40, range(1, 10), [CPU, CPU]) == 3  # two devices
-    assert (
-        rows_that_fit(lambda n: (10, 70, 20)[n - 1], (1, 2, 3), [CPU]) == 1
-    )  # and not three alone
+        assert rows_that_fit(lambda n, each=expected: n * each, 9, [CPU]) == min(fits, 9)
+    assert rows_that_fit(lambda n: n * 40, 9, [CPU, CPU]) == 3  # two devices
+    assert rows_that_fit(lambda n: (10, 70, 20)[n - 1], 3, [CPU]) == 1  # and not three alone
     free(monkeypatch, None)
-    assert rows_that_fit(lambda n: n, range(1, 10), [CPU]) == 0
+    assert rows_that_fit(lambda n: n, 9, [CPU]) == 0
 
 
 def test_a_batch_that_is_proposed_is_not_warned_of(
@@ -207,26 +205,53 @@ def test_a_batch_that_is_proposed_is_not_warned_of(
 def test_an_automatic_batch_holds_less_than_is_free_and_twice_as_many_would_not(
     monkeypatch: pytest.MonkeyPatch, shape: str
 ) -> None:
-    model, examples = llama(**SHAPES[shape]), EXAMPLES * 4
+    """The longest text may have nothing to pool, and most tokens, or most units."""
+    model = llama(**SHAPES[shape])
+    examples = [*EXAMPLES * 3, Example("abc " * 24 + "x", "a"), Example("a b " * 30 + "x", "a")]
     one = prepare_cap(model, examples, CapOptions(batch_size=1))
-    n_bytes = int(6 * one.expected_bytes(one.batches[-1]) / MOST_OF_FREE)
+    n_bytes = int(3 * max(map(one.expected_bytes, one.batches)) / MOST_OF_FREE)
     free(monkeypatch, n_bytes)
     prepared = prepare_cap(model, examples, CapOptions(batch_size="auto"))
     size = prepared.config["batch_size"]
-    assert size in (4, 8)
-    assert [len(batch) for batch in prepared.batches] == [size] * (24 // size)
-    assert peak_of(prepared, prepared.batches[-1]) <= n_bytes
-    longest = prepare_cap(model, examples, CapOptions(batch_size=24)).batches[-1]
-    assert prepared.expected_bytes(longest[-2 * size :]) > MOST_OF_FREE * n_bytes
+    assert 1 < size < len(examples)
+    assert max(map(len, prepared.batches)) == size
+    assert max(peak_of(prepared, batch) for batch in prepared.batches) <= n_bytes
+    twice = prepare_cap(model, examples, CapOptions(batch_size=2 * size))
+    assert max(map(twice.expected_bytes, twice.batches)) > MOST_OF_FREE * n_bytes
     by_number = cap_curve(model, examples, batch_size=size, progress=False)
     automatic = cap_curve(model, examples, batch_size="auto", progress=False)
     assert automatic.config == by_number.config
     assert automatic.outcomes.equals(by_number.outcomes)
-    for unknown in (None, 10):  # how much is free; or not one example is expected to fit
-        free(monkeypatch, unknown)
-        default = prepare_cap(model, examples, CapOptions())
+    for n_bytes, batch_size in ((None, None), (10, 1)):  # not known; not one is expected to fit
+        free(monkeypatch, n_bytes)
+        other = prepare_cap(model, examples, CapOptions(batch_size=batch_size))
         automatic = prepare_cap(model, examples, CapOptions(batch_size="auto"))
-        assert automatic.config == default.config
+        assert automatic.config == other.config
+
+
+def test_an_automatic_batch_is_what_a_folder_has(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    model = llama(**SHAPES["small vocabulary"])
+    rows, calls = PreparedCap.rows, iter((False, True))
+
+    def interrupted(self: PreparedCap, items: Any) -> Any:
+        if next(calls):
+            raise KeyboardInterrupt
+        return rows(self, items)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PreparedCap, "rows", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            cap_curve(model, EXAMPLES, batch_size=1, resume=tmp_path, progress=False)
+    free(monkeypatch, GIB)
+    resumed = cap_curve(model, EXAMPLES, batch_size="auto", resume=tmp_path, progress=False)
+    assert resumed.config["batch_size"] == 1
+    assert cap_curve(model, EXAMPLES, batch_size="auto", progress=False).config["batch_size"] == 8
+    resumed.save(tmp_path / "kept")
+    options = CapOptions(batch_size="auto")
+    assert as_kept(options, tmp_path, tmp_path / "kept").batch_size == 1
+    assert as_kept(options, tmp_path).batch_size == "auto"
 
 
 def test_a_batch_without_units_is_a_clean_pass() -> None:

@@ -22,8 +22,8 @@ from interp_compose.errors import (
 )
 from interp_compose.runs import folder as sweep_folder
 from interp_compose.runs.folder import FORMAT, SweepPlan, hashed, register, versions_of
-from interp_compose.runs.sweep import run_sweep, sweep_status
-from interp_compose.runs.workers import PROGRESS
+from interp_compose.runs.sweep import _why, run_sweep, sweep_status
+from interp_compose.runs.workers import PROGRESS, Progress
 from tests.training.sweep_jobs import JOBS, events, sweep
 
 CONFIGS = [{"n": n, "kind": {"depth": [n, None]}} for n in (3, 5, 2)]
@@ -314,6 +314,19 @@ def test_a_bar_counts_done_running_and_failed(
     assert "done=1, running=0, failed=1" in shown
     sweep(tmp_path / "other", CONFIGS)
     assert "done=" not in capsys.readouterr().err
+
+
+def test_a_run_that_another_call_begins_again_is_waited_for(tmp_path: Path, ledger: Path) -> None:
+    configs = [{"n": 1}, {"n": 2, "mood": "raise"}]
+    with pytest.warns(UserWarning, match="1 of 2 runs failed"):
+        sweep(tmp_path / "out", configs, "moody")
+    runs = SweepPlan(f"{JOBS}:moody", configs).runs(tmp_path / "out")
+    bar = Progress(runs, progress=False)
+    assert bar.left == []
+    (runs[1].folder / "FAILED").unlink()
+    bar.count()
+    assert bar.left == [runs[1]]
+    assert _why(runs[1]) == "another call has begun it again"
 
 
 def test_the_bar_moves_with_the_work_of_the_runs_at_hand(

@@ -31,6 +31,7 @@ from interp_compose.papers.carma.run import (
     VersionRun,
     inputs_of,
     run_configs,
+    run_name,
     run_version,
 )
 from interp_compose.papers.carma.synonyms.load import synonym_source
@@ -131,6 +132,7 @@ def carry_out(
         keep=lambda out: write_inputs(plan, inputs_of(configs[0], out)) if elsewhere else None,
         tables=lambda _, __, folders: tables_of([VersionRun.load(one) for one in folders]),
         here=run_here,
+        name=lambda config, folder: run_name(config),
     )
     with locked(folder):
         # A bar of the sweep around the runs' own bars would garble them

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
 
@@ -13,7 +15,14 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose.checks import check_numbers
-from interp_compose.errors import InterventionError, OptionError, warn
+from interp_compose.errors import (
+    CorruptFileError,
+    InputError,
+    InterventionError,
+    MissingDataError,
+    OptionError,
+    warn,
+)
 from interp_compose.interventions.control_spans import (
     n_moved,
     n_several,
@@ -31,13 +40,22 @@ from interp_compose.interventions.pooling import (
 from interp_compose.interventions.pooling_sweep import sweep, with_controls, with_layouts
 from interp_compose.interventions.streams import capture_kept, resumed
 from interp_compose.models.base import Streams
-from interp_compose.models.enough_memory import Shape, least_bytes, rows_that_fit, sweep_bytes
+from interp_compose.models.enough_memory import (
+    MOST_OF_FREE,
+    Shape,
+    free_bytes,
+    least_bytes,
+    sweep_bytes,
+)
 from interp_compose.models.layers import resolve_layers
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import batch_of_lengths, chunk_tokens
+from interp_compose.runs.checksums import read_signed
+from interp_compose.runs.numbered import FINGERPRINT
+from interp_compose.runs.result import Result
 from interp_compose.studies.cap.options import CapCommand, CapOptions
 from interp_compose.studies.cap.result import CONTROLS, STRADDLING, CapCurve, left_out
-from interp_compose.studies.core.command import run_on_task
+from interp_compose.studies.core.command import BATCHES, run_on_task
 from interp_compose.studies.core.data import HasTest
 from interp_compose.studies.core.inputs import (
     CLEAN,
@@ -63,7 +81,7 @@ from interp_compose.tasks.examples import ExampleRow
 from interp_compose.tasks.rows import Tables
 from interp_compose.tensors import devices_of
 
-SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+SIZES: Final = (512, 256, 128, 64, 32, 16, 8, 4, 2, 1)
 """Of a batch, where what memory is free chooses it: few, so that it most often chooses the same."""
 
 
@@ -95,6 +113,8 @@ def cap_curve(
         CapabilityError: a probe shows that the model does not honour what this needs.
         TrainingModeError, NonFiniteError: see their names.
     """
+    if options.resume is not None:
+        options = as_kept(options, Path(options.resume))
     prepared = prepared_of(prepare_cap, model, examples, options)
     return measured(prepared, progress=options.progress, resume=options.resume)
 
@@ -106,6 +126,9 @@ def run(command: CapCommand) -> CapCurve | str:
             f"batch_size='auto' with shard={command.output.shard!r}: machines with other memory "
             "would choose other batches; give all shards the same number"
         )
+    if not command.output.overwrite:
+        out = command.output.out
+        command = replace(command, study=as_kept(command.study, out, out / BATCHES))
     return run_on_task(command, prepare_cap)
 
 
@@ -316,21 +339,34 @@ def prepare_cap(
 
 
 def _in_fitting_batches(prepared: PreparedCap) -> PreparedCap:
-    """With as many of the longest examples in a batch as are expected to fit into what is free; as
-    it is where that cannot be known, and where texts would change each other's results."""
+    """In the largest batches of which none is expected to take more than its share of what is free;
+    as it is where that cannot be known, and where texts would change each other's results."""
     model, items = prepared.model, prepared.items
-    longest = batches_of(items, len(items))[-1]
-    known = prepared.expected_bytes(longest) is not None
-    if not known or batch_of_lengths(model, [item.n_tokens for item in items], None) is not None:
+    free = free_bytes(devices_of(model.parameters()))
+    limited = batch_of_lengths(model, [item.n_tokens for item in items], None) is not None
+    if free is None or limited or prepared.expected_bytes(items) is None:
         return prepared
-    size = rows_that_fit(
-        lambda n: prepared.expected_bytes(longest[-n:]) or 0,
-        [size for size in SIZES if size < 2 * len(longest)],
-        devices_of(model.parameters()),
-    )
-    size = size or prepared.config["batch_size"]
+    share = MOST_OF_FREE * free
+
+    def fits(size: int) -> bool:
+        batches = reversed(batches_of(items, size))  # the longest first
+        return all((prepared.expected_bytes(batch) or 0) <= share for batch in batches)
+
+    size = next(filter(fits, [size for size in SIZES if size < 2 * len(items)]), 1)
     config = {**prepared.config, "batch_size": size}
     return replace(prepared, config=config, batches=batches_of(items, size))
+
+
+def as_kept(options: CapOptions, *folders: Path) -> CapOptions:
+    """Instead of "auto" the number that a result or finished batches in one of the folders have."""
+    if options.batch_size == "auto":
+        for folder in folders:
+            with suppress(MissingDataError, CorruptFileError, InputError, KeyError):
+                return replace(options, batch_size=Result.load(folder).config["batch_size"])
+            with suppress(CorruptFileError, KeyError):
+                kept = read_signed(folder / FINGERPRINT)
+                return replace(options, batch_size=kept["batch_size"])
+    return options
 
 
 def batches_of(items: Sequence[PreparedExample], size: int) -> list[list[PreparedExample]]:

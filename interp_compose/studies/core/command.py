@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from interp_compose._versions import environment_versions
 from interp_compose.checks import check_limit, drawn, sample_note
@@ -30,6 +30,8 @@ from interp_compose.studies.core.study import Prepared, measured, noting
 from interp_compose.tasks.load import check_task, load_task
 from interp_compose.types import Example
 
+BATCHES: Final = "batches"
+"""Where finished ones are kept, in the folder of a result."""
 A = TypeVar("A", bound=AnswerOptions)
 R = TypeVar("R", bound=StudyResult)
 
@@ -132,7 +134,7 @@ def carried_out(prepared: Prepared[R], output: Output) -> R | str:
         return measured(
             prepared,
             progress=not output.quiet,
-            resume=out / "batches",
+            resume=out / BATCHES,
             start_afresh=overwrite,
             keep=keep,
         )

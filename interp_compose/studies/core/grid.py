@@ -62,6 +62,7 @@ class Grid(Generic[R]):
         frames: tables of the result's schema that are not the runs'.
         versions: of packages with which what the runs open was made, by its name.
         here: what does a run in this process, where that is not what the plan names for others.
+        name: what versions call a run, by its configuration and its folder.
     """
 
     result: type[R]
@@ -74,6 +75,7 @@ class Grid(Generic[R]):
     frames: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     versions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     here: Callable[..., object] | None = None
+    name: Callable[[Mapping[str, Any], Path], str] = lambda config, folder: folder.name
 
     def train(self, out: str | os.PathLike[str], execution: Execution) -> R:
         """Train what is missing in ``out``, and make a result of the tables of all runs.
@@ -87,12 +89,14 @@ class Grid(Generic[R]):
         self.keep(Path(out).absolute())
         folders = swept(self.plan, out, execution, self.here)
         places = [{name: run[name] for name in self.place} for run in self.plan.configs]
+        of_runs = {
+            self.name(run, folder): versions_of(folder)
+            for run, folder in zip(self.plan.configs, folders, strict=True)
+        }
         return self.result(
             config=dict(self.config),
             frames={**self.tables(self.result.SCHEMA, places, folders), **self.frames},
-            versions=gathered_versions(
-                {**{folder.name: versions_of(folder) for folder in folders}, **self.versions}
-            ),
+            versions=gathered_versions({**of_runs, **self.versions}),
         )
 
     def command(self, output: Output, execution: Execution) -> R:

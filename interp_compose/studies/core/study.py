@@ -127,7 +127,7 @@ def _check_memory(prepared: Prepared[Any], left: Sequence[int], title: str) -> N
     if expected is not None and free is not None and expected > free:
         fitting = rows_that_fit(
             lambda n: prepared.expected_bytes(largest[-n:]) or 0,  # of the longest
-            range(1, len(largest)),
+            len(largest) - 1,
             devices,
         )
     smaller = f"batch_size={fitting}, which would fit" if fitting else "a smaller batch_size"

@@ -13,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from interp_compose._versions import environment_versions
 from interp_compose.errors import (
     CapabilityError,
     CorruptFileError,
@@ -330,6 +331,22 @@ def test_more_seeds_and_other_versions_go_on_from_what_is_there(
     with nothing_runs():
         fewer = tiny(folder=folder, seeds=[3, 0], versions=("ft", "carma"))
     assert set(fewer.frames["accuracy"]["version"]) == {"ft", "carma"}
+
+
+def test_versions_that_differ_are_told_by_run(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = environment_versions() | {"python": "3.10.1"}
+    monkeypatch.setattr("interp_compose.runs.folder.environment_versions", lambda: other)
+    versions = tiny(folder=folder, seeds=[0, 3]).versions
+    assert versions["python"].startswith("mixed: 3.10.1, ")
+    made = {run: of_run["python"] for run, of_run in versions["runs"].items()}
+    assert [run for run, python in made.items() if python == "3.10.1"] == [
+        "original",
+        "ft, seed 3",
+        "carma, seed 3",
+    ]
+    assert made.keys() >= {"ft, seed 0", "carma, seed 0"}
 
 
 # ---- a training that breaks ---------------------------------------------------------------
