@@ -165,10 +165,11 @@ def knocked_out(name: str, layers: Sequence[int]) -> Table:
     return pivot(rows, layer, ["group"], cells)
 
 
-def heads(name: str) -> Table:
-    """The heads whose ablation changes the answer's log-probability, by Holm over all that were
-    ablated, largest loss first."""
-    rows = frame(name, "heads").query("p_holm < 0.05").sort_values("difference")
+def heads(name: str, least: float) -> Table:
+    """The heads whose ablation changes the answer's log-probability by ``least`` nats or more, by
+    Holm over all that were ablated, largest loss first."""
+    rows = frame(name, "heads").query("p_holm < 0.05 and abs(difference) >= @least")
+    rows = rows.sort_values("difference")
     columns: Columns = {
         "layer.head": "{layer}.{head}",
         "change of the log-probability (nats)": "{difference:+.3f} [{ci_low:+.3f}, {ci_high:+.3f}]",

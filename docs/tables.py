@@ -300,7 +300,7 @@ TABLES: dict[str, Callable[[], Table]] = {
         intervention_results.knocked_out, "ablation_agreement", LAYERS_OF_30
     ),
     "weights_smollm2": partial(intervention_results.weights, "weights_smollm2"),
-    "heads_agreement": partial(intervention_results.heads, "heads_agreement"),
+    "heads_agreement": partial(intervention_results.heads, "heads_agreement", 0.03),
     "transplants_agreement": partial(
         intervention_results.transplants_by_type, "transplants_agreement", LAYERS_OF_30
     ),
