@@ -71,7 +71,7 @@ MAKES_DO = {
 }
 TO_RUN_AGAIN: set[str] = set()
 """Their figures are older than the code: ``python -m docs.notebooks NAME``, and out of here."""
-INTERVAL = re.compile(r"  \[%\{customdata\[0\].*?, %\{customdata\[1\].*?\}\]")
+INTERVAL = re.compile(r"  \[%\{customdata\[#\].*?, %\{customdata\[#\].*?\}\]")
 STYLES = {"type", "mode", "dash", "symbol", "hovertemplate", "tickformat"}
 """What plotly's figures say of their looks, whatever the data."""
 OF_FEW = re.compile("seed|not converged|not fitted|measured on|fewer than|made-up")
@@ -138,12 +138,13 @@ def missing(drawn: Any, kept: Any) -> Iterator[tuple[int, list[str]]]:
 
     A run on fewer data shows less, but nothing that the kept figure has not. Compared are
     plotly's template, kinds and styles of traces, titles, subtitles, axes' titles and names, each
-    number as "#", and no interval, which fewer data may not have. A figure that is kept as a
-    picture has its title and subtitle alone.
+    number as "#"; fewer data may have no intervals. A figure that is kept as a picture has its
+    title and subtitle alone.
     """
     for number, (new, old) in enumerate(zip(drawn, kept, strict=True)):
         both = [PLOTLY] if PLOTLY in old else []
         now, then = ({*_look([data[kind] for kind in both])} for data in (new, old))
+        then |= {INTERVAL.sub("", look) for look in then}
         told = {*_told(new["text/plain"])} - {*_told(old["text/plain"])}
         if found := sorted(told | now - then):
             yield number, found
@@ -161,7 +162,7 @@ def _look(value: Any, place: str = "") -> Iterator[str]:
     elif isinstance(value, str):
         is_word = place.endswith((".title.text", ".name")) and not OF_FEW.search(value)
         if is_word or place.rpartition(".")[2] in STYLES:
-            yield f"{place} {_numberless(INTERVAL.sub('', value))}"
+            yield f"{place} {_numberless(value)}"
 
 
 def _told(text: str) -> list[str]:

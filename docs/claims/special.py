@@ -186,7 +186,7 @@ def faster_than_the_paper(claim: Claim, lines: Lines) -> bool:
 
 
 def trained_but_not_to_the_end(claim: Claim, lines: Lines) -> bool:
-    """All gain, and in no run had the loss stopped to fall."""
+    """Both versions gain, and in every run the loss was still falling at the end."""
     training = read("carma_lr_mini_idm")["training"]
     trained = agreed(lines[0].verdicts()) == REPRODUCED
     return trained and not any(run["converged"] for run in training)

@@ -404,9 +404,9 @@ class BridgeModel(LensModel):
     @contextmanager
     def _ending(self, streams: Streams, read: Read) -> Iterator[None]:
         """Where streams go on from a prefix, so that nothing acts on them, and only their last
-        positions are read: the last block's attention output and MLP there alone.
+        positions are read: the last block's output projection and MLP are run there alone.
 
-        Queries and keys of all positions are computed, of 12 d² weights a position 3 d² (GPT-2).
+        Elsewhere queries, keys and values alone are computed: in GPT-2 a quarter of the block.
         """
         n_last = last_positions(read, streams.resid.shape[1])
         parts: list[nn.Module] = []

@@ -426,7 +426,6 @@ class _Probes:
         if max(errors) > self.tolerance and self.model.position_kind == "alibi":
             return ALIBI  # MPT's: the missing token counts
         held = max(errors) <= self.tolerance
-
         # 3. The last block once more, to its end at the last position alone, and at two.
         ends = held and all(
             self._ends_short(streams[:, 4:], layer, read, whole[:, -1], prefix=prefix, **ids)
@@ -437,6 +436,7 @@ class _Probes:
     def _ends_short(
         self, streams: Tensor, layer: int, read: Read, last: Tensor, **options: Any
     ) -> bool:
+        """Whether streams end as ``last`` where the last block's end is run at what is read."""
         with self.model.short_end():
             try:
                 end = self.model.resume(streams, layer, read=read, **options)

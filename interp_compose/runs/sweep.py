@@ -263,7 +263,7 @@ def _checked(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _prepare(run: Run) -> None:
     """Before a call: a failure is forgotten, and a run that is damaged is undone."""
     claim = run.claim() if run.is_finished else None
-    if claim is None:  # nothing is there, or another call is at it
+    if claim is None:  # it is not finished, or another call is at it
         return
     try:
         if run.is_done:

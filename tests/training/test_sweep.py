@@ -405,5 +405,7 @@ def test_a_file_in_a_runs_place_is_named(tmp_path: Path, ledger: Path) -> None:
     in_its_place = tmp_path / "out" / "runs" / folder.name
     in_its_place.parent.mkdir(parents=True)
     in_its_place.write_text("a file")
-    with pytest.raises(OutputError, match=f"{folder.name} cannot be written .File exists"):
+    with pytest.raises(
+        OutputError, match=f"{folder.name} cannot be written .File exists.*Remove that file"
+    ):
         sweep(tmp_path / "out", CONFIGS[:1])
