@@ -1,4 +1,5 @@
-"""What CARMA costs over plain fine-tuning: the time of an optimiser step, in one run.
+"""What CARMA costs over plain fine-tuning: the time of an optimiser step, in one run, and of a
+forward pass after it.
 
 GPT-2 small's shape with random weights, batches of 16 prompts of 20 tokens (words of one to three).
 Each turn takes one step of each kind, plain fine-tuning among them, on the same weights and the
@@ -10,6 +11,7 @@ paper reports 1.8 (IDM) and 7.6 (SC) for this model. ``--precision bfloat16`` is
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +20,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 
 import interp_compose as ic
 from benchmarks.common import Ratio, machine, median_and_range, quotients, turns
+from interp_compose.models.copying import copy_model
 from interp_compose.models.lens_model import LensModel
 from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.config import TrainConfig
@@ -54,19 +57,43 @@ def benchmark(
 def ratios(content: dict[str, Any]) -> list[Ratio]:
     plain = f"a plain step ({content['plain_step_seconds']['median']:.2g} s)"
     of = f"{content['shape']}, {content['precision']}"
-    return [
+    steps = [
         Ratio(f"CARMA's step, {name}: {of}", *each.values(), peer=plain)
         for name, each in content["overhead"].items()
     ]
+    if "inference" not in content:  # of a machine that is not here any more
+        return steps
+    after = Ratio(
+        f"a forward pass of a model that CARMA tuned: {of}",
+        *content["inference"].values(),
+        peer="one of a model that plain fine-tuning tuned",
+    )
+    return [*steps, after]
 
 
 def overheads(model: LensModel, repeats: int, precision: Any) -> dict[str, Any]:
-    """The plain step, and CARMA's over it; one turn of warming up is left out."""
+    """The plain step, CARMA's over it, and a forward pass after it; one turn of warming up is left
+    out."""
+    after = inference(model, repeats, precision)
     steps = {name: one.train_step for name, one in trainers(model, repeats + 1, precision).items()}
     times = turns(steps, repeats, model.device.type)
     plain = times.pop("plain")
     overhead = {name: median_and_range(quotients(of, plain)) for name, of in times.items()}
-    return {"plain_step_seconds": median_and_range(plain), "overhead": overhead}
+    return {"plain_step_seconds": median_and_range(plain), "overhead": overhead, "inference": after}
+
+
+def inference(model: LensModel, repeats: int, precision: Any) -> dict[str, Any]:
+    """A forward pass after a step of CARMA over one after a plain step, of the batch trained on."""
+    ids = np.stack([item.ids for item in examples(BATCH, model.d_vocab)])
+    batch = torch.from_numpy(ids).to(model.device)
+    forwards = {}
+    for name in ("plain", "paper's layers (1-3)"):
+        tuned = copy_model(model)
+        trainers(tuned, 1, precision)[name].train_step()
+        forwards[name] = partial(tuned.forward, batch)
+    with torch.inference_mode():
+        plain, carma = turns(forwards, repeats, model.device.type, core=True).values()
+    return median_and_range(quotients(carma, plain))
 
 
 def trainers(model: LensModel, steps: int, precision: Any) -> dict[str, Trainer[Any]]:

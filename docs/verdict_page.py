@@ -63,7 +63,8 @@ Every testable claim of the four papers, and four that join two of them (*crosse
 verdict here. **None of the papers' own models was measured.** Ours are small and trained in
 minutes: GPT-2s of four layers, 128 wide, on shipped data
 ([models](models.md)), decoders and encoder–decoders of two to four layers, 64 to 128 wide, small
-BERTs and U-Nets; and the sentence encoder all-MiniLM-L6-v2, pre-trained by others. *Reproduced*
+BERTs and U-Nets; and two that others pre-trained, SmolLM2-135M-Instruct with weights of four bits
+and the sentence encoder all-MiniLM-L6-v2. *Reproduced*
 means: seen at that scale. *Not reproduced* means: at that scale the opposite was found, or no
 effect. Whether a claim holds in the papers' models is open either way.
 `python -m docs.verdicts --check` prints each row with the values by seed behind it.

@@ -52,12 +52,12 @@ RULES: Final = """\
    an undecided row says which differences an uncorrected test would find in 80 % of cases, and how
    many seeds it takes to find one as large as that found, or why that is not known.
 4. **Counts** of cells, layers or models: reproduced where all are as claimed, not reproduced where
-   none is, else undecided; a bound in the row decides. **Orders** are as claimed or not, and
-   undecided where there is nothing to order.
+   none is, else undecided; a bound in the row decides. **Orders** are as claimed or not (neighbours
+   may be equal, the ends not), and undecided where there is nothing to order.
 5. **Architectures** (complexity control). A claim is judged on the architecture for which the paper
    draws it: pre-LN for Figs 3 and 5C, post-LN for Figs 4, 5A, 5B and 8. Where a row has numbers of
    both, it must hold on each; an architecture without a run in the phase that the claim is about
-   decides nothing.
+   decides nothing, and the other does, as the row says.
 6. **Models.** Claims about language models are judged on one that others trained, where one was
    measured (CARMA's, on SmolLM2-135M); toys are shown with the verdict that they alone would give.
 7. **By hand**, marked †: the deciding numbers are in the row, and a test fails once they

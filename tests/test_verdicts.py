@@ -639,7 +639,7 @@ IN_CARMA: list[tuple[str, str, Change, str]] = [
 ]
 IN_COMPLEXITY: list[tuple[str, str, Change, str]] = [
     ("A small initialisation", PHASES, each("runs", ood=0.01), UNDECIDED),
-    ("Low complexity is", "phase_diagram_post", each("cells", stable_rank=9.0), STALE),
+    ("Low complexity is", "phase_diagram_post", each("onsets", reasons=5), STALE),
     (
         "Low complexity is",
         "anchors_watched",
@@ -647,10 +647,11 @@ IN_COMPLEXITY: list[tuple[str, str, Change, str]] = [
         STALE,
     ),
     ("Often an initialisation", PHASES, where("cells", "init_rate", 0.55, phase="2"), STALE),
-    ("… and is about the same", PHASES, each("cells", stable_rank=5.0), STALE),
+    ("… and is about the same", PHASES, each("runs", stable_rank=5.0), STALE),
     ("Condensation grows", PHASES, where("cells", "init_rate", 1.0, mean_abs_cosine=0.0), STALE),
-    ("With (a, b)", SPEED, where("pair_cells", "violations", 1, epochs=9.0), STALE),
-    ("The stable rank of", PHASES, where("cells", "phase", "3", stable_rank=1.0), REPRODUCED),
+    ("With (a, b)", SPEED, later_pairs, REPRODUCED),
+    ("The stable rank of", PHASES, where("runs", "phase", "2", stable_rank=12.0), REPRODUCED),
+    ("A preference for", PHASES, where("cells", "weight_decay", 1.0, train=0.9), REPRODUCED),
     ("Right answers to", "unseen_sum", where("runs", "seen", False, ood=0.01), NOT),
     (
         "… which is what the model makes",
@@ -660,7 +661,7 @@ IN_COMPLEXITY: list[tuple[str, str, Change, str]] = [
     ),
     ("At a small one", SPEED, as_fast_with_wrong_data, UNDECIDED),
     ("In the post-LN model wrong data", SPEED_POST, later_with_wrong_data(0.5), NOT),
-    ("With (a, b)", SPEED_POST, later_pairs, STALE),
+    ("With (a, b)", SPEED_POST, later_pairs, UNDECIDED),
     (
         "… and so does a large",
         "phase_weight_decay",
@@ -700,13 +701,13 @@ IN_TASKS: list[tuple[str, str, Change, str]] = [
     ("Phase 2 parts in two", PHASES, where("cells", "phase", "3", phase="2"), NOT),
     ("Phase 2 parts in two", PHASES, where("cells", "phase", "3", phase="2c"), REPRODUCED),
     (
-        "Phase 3 composes",
+        "If phase 3 composes",
         "anchors_watched",
         where("last", "split", "ood", value=0.5),
         REPRODUCED,  # unseen pairs differ without pooling as well
     ),
     (
-        "Phase 3 composes",
+        "If phase 3 composes",
         "anchors_watched",
         where("last", "split", "id", value=0.5),
         UNDECIDED,

@@ -225,13 +225,6 @@ def does_not_generalise(sides: Sides) -> bool:
     return sides["little"].mean <= 0.5
 
 
-def generalises(claim: Claim, lines: Lines) -> str:
-    """With much, more; and more than half, on average."""
-    verdict = agreed(verdict for line in lines for verdict in line.verdicts())
-    over = all(line.sides["much"].mean > 0.5 for line in lines)
-    return verdict if over or verdict == NOT else UNDECIDED
-
-
 def sequence(sides: Sides) -> Names:
     """Rule 4, of the phases along γ."""
     cells = sorted(sides["cells"].rows, key=lambda cell: float(cell["init_rate"]))
@@ -261,7 +254,8 @@ def parts(sides: Sides) -> Names:
 
 def falls(claim: Claim, lines: Lines) -> str:
     """Rule 4: the smallest γ, of the weight decays that have one."""
-    rates = [side.low for side in lines[0].sides.values() if side.rows]
+    decays = (lines[0].sides[name] for name in ("none", "little", "some", "much"))
+    rates = [side.low for side in decays if side.rows]
     falling = all(a >= b for a, b in pairwise(rates)) and rates[0] > rates[-1]
     return REPRODUCED if falling else NOT
 
@@ -404,11 +398,10 @@ def order_in_time(sides: Sides) -> Names:
 
 
 def key_factor(claim: Claim, lines: Lines) -> bool:
-    """Runs of one without the other, in both architectures, against the order in time."""
-    *against, watched = lines
-    exceptions = [line.sides[name] for line in against for name in ("exceptions", "alone")]
+    """Runs of one without the other, one kind in each architecture, against the order in time."""
+    pre, post, watched = lines
     in_time = watched.names["then"].high < watched.names["start"].low
-    return all(side.rows for side in exceptions) and in_time
+    return bool(pre.sides["uncondensed"].rows and post.sides["alone"].rows) and in_time
 
 
 def helped_by_known_sums(claim: Claim, lines: Lines) -> str:
@@ -458,13 +451,6 @@ def later_pairs(sides: Sides) -> Names:
         for marked in (True, False)
     )
     return {"four": four, "others": others}
-
-
-def later_in_pre(claim: Claim, lines: Lines) -> bool:
-    """Each of the four, and twice as late as the others on average: so in pre-LN alone."""
-    names = [(line.names["four"], line.names["others"]) for line in lines]
-    later = [four.low > 1 and four.mean > 2 * others.mean for four, others in names]
-    return later == [True, False]
 
 
 def holes(sides: Sides) -> Names:
