@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import inf, isnan
-from statistics import fmean
+from statistics import fmean, variance
 from typing import Any, Final
 
 from scipy.optimize import brentq
@@ -34,17 +34,18 @@ BREAK: Final = "<br>"
 
 RULES: Final = """\
 1. **Values by seed.** A t test of the two sides: paired where both have the same seeds, else
-   Welch's; of one side where the other is a bound; of the difference over seeds where a file has
-   that instead (CARMA, CAT, watched runs). p is by Holm over all comparisons of the row. That one
-   side is larger is reproduced where p < 0.05, not reproduced where p < 0.05 the other way round,
-   else undecided. One seed decides nothing. A claim that holds if it holds at some layer needs one
-   p < 0.05 in its direction and none in the other. The row names what takes no part: comparisons
-   with both sides at the **floor** (2 % or less) or at the **ceiling** (98 % or more; R² 0.95),
-   and runs that did not fit their training data.
-2. **Ranges**, where a file has nothing else (fitting speed in pre-LN at γ 0.8, some of CAT's and of
-   the watched runs): from the smallest to the largest of two to five seeds, or of all cells of a
-   phase diagram that are in a phase. Sides differ where these do not overlap. **Intervals** of
-   95 % over pairs of phrases, over words, or of a coefficient of variation: undecided where one
+   Welch's (as where a file has mean and both ends of three seeds, and so their values); of one side
+   where the other is a bound; of the difference over seeds where a file has that instead (CARMA,
+   CAT, watched runs). p is by Holm over all comparisons of the row. That one side is larger is
+   reproduced where p < 0.05, not reproduced where p < 0.05 the other way round, else undecided. One
+   seed decides nothing. A claim that holds if it holds at some layer needs one p < 0.05 in its
+   direction and none in the other. The row names what takes no part: comparisons with both sides at
+   the **floor** (of shares: 2 % or less) or the **ceiling** (98 %; R² 0.95), and runs that did not
+   fit their training data.
+2. **Ranges**, where a file has nothing else (fitting speed in pre-LN at γ 0.8, contrasts under a
+   mask): from the smallest to the largest of five seeds, or of all cells of a phase diagram that
+   are in a phase, or pairs of anchors. Sides differ where these do not overlap. **Intervals**
+   of 95 % over pairs of phrases, over words, or of a coefficient of variation: undecided where one
    contains the value of no effect.
 3. **Several comparisons.** A claim about several tasks, models, depths, measures, splits or subsets
    must hold on each, and is undecided where they differ. A claim that itself names several *parts*,
@@ -54,10 +55,10 @@ RULES: Final = """\
 4. **Counts** of cells, layers or models: reproduced where all are as claimed, not reproduced where
    none is, else undecided; a bound in the row decides. **Orders** are as claimed or not (neighbours
    may be equal, the ends not), and undecided where there is nothing to order.
-5. **Architectures** (complexity control). A claim is judged on the architecture for which the paper
-   draws it: pre-LN for Figs 3 and 5C, post-LN for Figs 4, 5A, 5B and 8. Where a row has numbers of
-   both, it must hold on each; an architecture without a run in the phase that the claim is about
-   decides nothing, and the other does, as the row says.
+5. **Architectures** (complexity control). Where a row judges both, the claim must hold on each; one
+   without a run in the phase that the claim is about decides nothing, and the other does, as the
+   row says. A row of one has that for which the paper draws the claim: pre-LN for Figs 3 and 5C,
+   post-LN for Figs 4 and 5A.
 6. **Models.** Claims about language models are judged on one that others trained, where one was
    measured (CARMA's, on SmolLM2-135M); toys are shown with the verdict that they alone would give.
 7. **By hand**, marked †: the deciding numbers are in the row, and a test fails once they
@@ -98,8 +99,9 @@ class Side:
     """One side of a comparison: mean, smallest and largest, or an interval and its middle.
 
     ``values`` are those of single rows (cells, runs) or seeds, where the file has them, and
-    ``by_seed`` those of seeds, of two or more. ``test`` is the file's own of a mean over seeds
-    against 0. A bound has one value and no rows.
+    ``by_seed`` those of seeds, of two or more; ``unpaired`` are values of seeds of which the file
+    does not say which is whose. ``test`` is the file's own of a mean over seeds against 0. A bound
+    has one value and no rows.
     """
 
     rows: tuple[Row, ...]
@@ -108,6 +110,7 @@ class Side:
     low: float
     high: float
     by_seed: Mapping[int, float] = field(default_factory=dict)
+    unpaired: tuple[float, ...] = ()
     test: TTest | None = None
 
     def __getitem__(self, column: str) -> Any:
@@ -157,7 +160,8 @@ def _meets(value: Any, condition: Any) -> bool:
 def read_side(query: Mapping[str, Any]) -> Side:
     """What a query reads: the ``value`` of each row (``less`` another column, as a share ``of``
     another; ``pooled`` over all rows of a seed, as a share or a mean; ``fitted``, of those runs
-    alone), or, if ``value`` names three columns, those of one row: mean and ends."""
+    alone), or, if ``value`` names three columns, those of one row: mean and ends (``of_three``
+    seeds: the smallest and the largest value, from which the third follows)."""
     rows = tuple(rows_of(query["file"], query["table"], query["rows"]))
     if "fitted" in query:
         runs = rows_of(query["file"], **query["fitted"])
@@ -165,7 +169,8 @@ def read_side(query: Mapping[str, Any]) -> Side:
     columns = query.get("value", "")
     if isinstance(columns, list):
         (row,) = rows
-        return replace(side_of(row, *columns), test=of_file(row, columns[0]))
+        side = replace(side_of(row, *columns), test=of_file(row, columns[0]))
+        return of_three(side) if "of_three" in query and side.test is None else side
     if query.get("pooled"):
         pooled: dict[int, list[float]] = {}
         for row in rows:
@@ -201,6 +206,20 @@ def side_of(row: Row, *columns: str) -> Side:
     """Mean and ends by their columns; NaN where one was not reached."""
     mean, low, high = (Number("nan" if row[name] is None else row[name]) for name in columns)
     return Side((row,), (), mean, low, high)
+
+
+def of_three(side: Side) -> Side:
+    """With the values of three seeds, from their mean, the smallest and the largest.
+
+    Raises:
+        ValueError: the row is of another number of seeds, or its mean is not between the ends.
+    """
+    (row,) = side.rows
+    middle = 3 * side.mean - side.low - side.high
+    between = isnan(middle) or side.low - 1e-3 <= middle <= side.high + 1e-3  # of rounded numbers
+    if row.get("n_seeds", row.get("n", 3)) != 3 or not between:
+        raise ValueError(f"not the mean and the ends of three seeds: {row}")
+    return side if isnan(middle) else replace(side, unpaired=(side.low, middle, side.high))
 
 
 def spread(values: Iterable[float], rows: tuple[Row, ...] = ()) -> Side:
@@ -244,13 +263,15 @@ def _of_one_seed(side: Side) -> bool:
 
 @dataclass(frozen=True)
 class TTest:
-    """A t test: the second side's mean less the first's, and p, two-sided; of a paired one, its
-    pairs and the standard deviation of their differences."""
+    """A t test: the second side's mean less the first's, and p, two-sided; its pairs and the
+    standard deviation of their differences, or of two ``groups`` the values of each and the root of
+    the sum of both variances."""
 
     difference: float
     p: float
     n: int = 0
     sd: float = 0.0
+    groups: int = 1
 
 
 def of_file(row: Row, mean: str) -> TTest | None:
@@ -272,48 +293,62 @@ def t_test(smaller: Side, larger: Side) -> TTest | None:
     """Rule 1's test, where both sides have values by seed, or one has and the other is a bound; or
     where the file has the test of a mean, and the bound is 0, or of both, of other models."""
     one, two = smaller.by_seed, larger.by_seed
-    bounds = [side.values[0] for side in (smaller, larger) if not side.rows and side.values]
-    if one and two:
-        both = [seed for seed in one if seed in two]
-        if len(both) < min(len(one), len(two)):
-            welch = ttest_ind([*two.values()], [*one.values()], equal_var=False)
-            return TTest(fmean(two.values()) - fmean(one.values()), float(welch.pvalue))
+    values = [[*side.by_seed.values()] or [*side.unpaired] for side in (smaller, larger)]
+    bounds = [s.values[0] for s in (smaller, larger) if not s.rows and len(s.values) == 1]
+    both = [seed for seed in one if seed in two]
+    if both and len(both) == min(len(one), len(two)):
         first, second = [two[seed] for seed in both], [one[seed] for seed in both]
-    elif two and bounds:
-        first, second = [*two.values()], bounds * len(two)
-    elif one and bounds:
-        first, second = bounds * len(one), [*one.values()]
+    elif all(values):
+        return welch(*values)
+    elif values[1] and bounds:
+        first, second = values[1], bounds * len(values[1])
+    elif values[0] and bounds:
+        first, second = bounds * len(values[0]), values[0]
     elif bounds == [0] and larger.test:
         return larger.test
     elif bounds == [0] and smaller.test:
         return replace(smaller.test, difference=-smaller.test.difference)
     elif smaller.test and larger.test:
         given = ((test.difference, test.sd, test.n) for test in (larger.test, smaller.test))
-        welch = ttest_ind_from_stats(*chain(*given), equal_var=False)
-        return TTest(larger.mean - smaller.mean, float(welch.pvalue))
+        found = ttest_ind_from_stats(*chain(*given), equal_var=False)
+        return TTest(larger.mean - smaller.mean, float(found.pvalue))
     else:
         return None
     paired = paired_difference(first, second)
     return TTest(paired.difference, paired.p, paired.n, paired.standard_error * paired.n**0.5)
 
 
+def welch(smaller: Sequence[float], larger: Sequence[float]) -> TTest:
+    """Of two groups of seeds; its power is known where both have as many."""
+    p = float(ttest_ind(larger, smaller, equal_var=False).pvalue)
+    difference = fmean(larger) - fmean(smaller)
+    if len(smaller) != len(larger):
+        return TTest(difference, p)
+    sd = (variance(smaller) + variance(larger)) ** 0.5
+    return TTest(difference, p, len(larger), sd, groups=2)
+
+
 def seen(test: TTest) -> float:
     """The least difference that such a test, at p < 0.05, finds in 80 % of cases."""
-    return float(brentq(lambda effect: power(effect, test.n) - POWER, 1e-9, 1e3)) * test.sd
+    found = brentq(lambda effect: power(effect, test.n, test.groups) - POWER, 1e-9, 1e3)
+    return float(found) * test.sd
 
 
 def seeds_needed(test: TTest) -> int | None:
     """How many seeds find a difference as large as the one found in 80 % of cases; None if more
     than :data:`MOST_SEEDS`."""
     effect = abs(test.difference) / test.sd
-    return next((n for n in range(2, MOST_SEEDS + 1) if power(effect, n) >= POWER), None)
+    every = range(2, MOST_SEEDS + 1)
+    return next((n for n in every if power(effect, n, test.groups) >= POWER), None)
 
 
-def power(effect: float, n: int) -> float:
+def power(effect: float, n: int, groups: int = 1) -> float:
     """Of a paired t test of ``n`` pairs, two-sided at 5 %, where the mean difference is so many of
-    its standard deviations: of the noncentral t distribution with n - 1 degrees of freedom."""
-    bound = t_distribution.ppf(1 - LEVEL / 2, n - 1)
-    beyond = nct.sf([bound, -bound], n - 1, effect * n**0.5)
+    its standard deviations: of the noncentral t distribution with n - 1 degrees of freedom. Of two
+    groups of ``n`` the freedom is twice that, as if they varied alike."""
+    freedom = groups * (n - 1)
+    bound = t_distribution.ppf(1 - LEVEL / 2, freedom)
+    beyond = nct.sf([bound, -bound], freedom, effect * n**0.5)
     return float(beyond[0] + 1 - beyond[1])
 
 

@@ -24,7 +24,7 @@ from docs import finding_page, measured, panel_page, tables, task_results, verdi
 from docs.cat_paper import glue
 from docs.claims.evaluate import Claims
 from docs.claims.runs import RUNS
-from docs.claims.special import gaps, own_tables, ratio_power, spreads, variations
+from docs.claims.special import clearer, gaps, own_tables, ratio_power, spreads, variations
 from docs.verdict_page import PAPERS
 from docs.verdicts import (
     NOT,
@@ -43,10 +43,12 @@ from docs.verdicts import (
     exactly,
     judged,
     of_file,
+    of_three,
     power,
     read_side,
     seeds_needed,
     seen,
+    side_of,
     spread,
     t_test,
     with_holm,
@@ -211,6 +213,35 @@ def test_values_by_seed_are_compared_by_t_tests() -> None:
     assert decided([near, (spread([1, 2]), spread([3, 4]))]) == [REPRODUCED] * 2  # ranges: no test
 
 
+def test_three_values_follow_from_their_mean_and_ends() -> None:
+    low, high = [0.1, 0.35, 0.2], [0.3, 0.62, 0.5]
+
+    def side(values: list[float], **row: Any) -> Side:
+        row = {"mean": mean(values), "low": min(values), "high": max(values), **row}
+        return side_of(row, "mean", "low", "high")
+
+    sides = [of_three(side(values, n_seeds=3)) for values in (low, high)]
+    assert [of.unpaired for of in sides] == [
+        pytest.approx(sorted(values)) for values in (low, high)
+    ]
+    test = t_test(*sides)
+    assert test is not None
+    assert test.p == pytest.approx(ttest_ind(high, low, equal_var=False).pvalue)
+    assert test.difference == pytest.approx(mean(high) - mean(low))
+    assert (test.n, test.groups) == (3, 2)
+    assert test.sd == pytest.approx((stdev(high) ** 2 + stdev(low) ** 2) ** 0.5)
+    above = t_test(exactly(0.1), sides[1])
+    assert above is not None
+    assert above.p == pytest.approx(ttest_1samp(high, 0.1).pvalue)
+    unnamed = t_test(of_seeds(*low), sides[1])  # the one side's seeds are known
+    assert unnamed is not None
+    assert unnamed.p == pytest.approx(test.p)
+    assert not of_three(side([float("nan")] * 3)).unpaired
+    for wrong in (side(low, n=5), side(low, mean=0.5)):
+        with pytest.raises(ValueError, match="of three seeds"):
+            of_three(wrong)
+
+
 def row_of(first: list[float], second: list[float]) -> dict[str, Any]:
     """What a file has of a paired difference."""
     changes = [a - b for a, b in zip(first, second, strict=True)]
@@ -341,6 +372,30 @@ def test_two_spreads_are_compared_by_pairs() -> None:
     turned = spreads({"plain": sides["carma"], "carma": sides["plain"]})
     assert turned["p"] == pytest.approx(found["p"])
     assert turned["verdict"] == ("not reproduced" if found["p"] < 0.05 else "undecided")
+
+
+def test_two_ratios_of_spreads_are_compared_by_the_jackknife() -> None:
+    values = {
+        ("plain", 0.25): [40.0, 44, 47, 42, 41],
+        ("carma", 0.25): [42.0, 43, 45, 42, 44],
+        ("plain", 0.4): [18.0, 25, 21, 20, 16],
+        ("carma", 0.4): [20.0, 22, 19, 18, 21],
+    }
+
+    def apart(left: list[int]) -> float:
+        cv = {of: np.std(x := np.array(v)[left], ddof=1) / x.mean() for of, v in values.items()}
+        few, many = (cv["plain", rate] / cv["carma", rate] for rate in (0.25, 0.4))
+        return float(np.log(many) - np.log(few))
+
+    names = ("plain_few", "carma_few", "plain_many", "carma_many")
+    found = clearer(dict(zip(names, (of_seeds(*v) for v in values.values()), strict=True)))
+    every = [0, 1, 2, 3, 4]
+    pseudo = [5 * apart(every) - 4 * apart([s for s in every if s != seed]) for seed in every]
+    assert [*found["apart"].by_seed.values()] == pytest.approx(pseudo)
+    assert np.log(found["many"] / found["few"]) == pytest.approx(apart(every))
+    test = t_test(exactly(0), found["apart"])
+    assert test is not None
+    assert test.p == pytest.approx(ttest_1samp(pseudo, 0).pvalue)
 
 
 def test_the_power_to_tell_two_spreads_is_that_of_drawn_samples() -> None:
@@ -485,6 +540,9 @@ def test_power_is_that_of_drawn_samples() -> None:
         drawn = generator.normal(effect, 1, (20_000, n))
         share = float((ttest_1samp(drawn, 0, axis=1).pvalue < 0.05).mean())
         assert power(effect, n) == pytest.approx(share, abs=0.012)
+        other = generator.normal(0, 1, (20_000, n))
+        two = float((ttest_ind(drawn, other, axis=1).pvalue < 0.05).mean())
+        assert power(effect / 2**0.5, n, groups=2) == pytest.approx(two, abs=0.012)
     test = TTest(difference=0.5, p=0.1, n=5, sd=1.0)
     assert power(seen(test), 5) == pytest.approx(0.8, abs=1e-6)
     n = seeds_needed(test)
@@ -570,6 +628,27 @@ def no_gap_of_the_small_start(found: dict[str, Any]) -> None:
             row.update(loss=3.9 + 0.001 * row["seed"] * (row["split"] == "held-out"))
 
 
+def early_layers_gain(found: dict[str, Any]) -> None:
+    """Every layer, and the first more than the last."""
+    each("differences", difference=3.0, p=1e-6)(found)
+    found["gain_by_layer"]["early_minus_late"].update(p=0.01, difference=2.0)
+
+
+def less_fitted(found: dict[str, Any]) -> None:
+    """With the largest weight decay, by seed."""
+    for run in found["runs"]:
+        if run["weight_decay"] == 1:
+            run["train"] = 0.9 + 0.001 * (run["seed"] % 3)
+
+
+def no_clusters(found: dict[str, Any]) -> None:
+    """Of pairs, the key excluded."""
+    for row in found["circuits"]:
+        if row["mode"] == "exclude":
+            ends = {"mean": 0.02, "min": 0.019, "max": 0.021}
+            row.update({f"pair_silhouette_{end}": value for end, value in ends.items()})
+
+
 def triangles_always(found: dict[str, Any]) -> None:
     """No shape is right, but for as many images as the seed's number."""
     for row in found["accuracy"]:
@@ -612,7 +691,7 @@ IN_CARMA: list[tuple[str, str, Change, str]] = [
     (
         "Early layers gain most",
         SMOL,
-        lambda found: found["gain_by_layer"]["early_minus_late"].update(p=0.01, difference=2.0),
+        early_layers_gain,
         REPRODUCED,
     ),
     (
@@ -651,12 +730,12 @@ IN_COMPLEXITY: list[tuple[str, str, Change, str]] = [
     ("Condensation grows", PHASES, where("cells", "init_rate", 1.0, mean_abs_cosine=0.0), STALE),
     ("With (a, b)", SPEED, later_pairs, REPRODUCED),
     ("The stable rank of", PHASES, where("runs", "phase", "2", stable_rank=12.0), REPRODUCED),
-    ("A preference for", PHASES, where("cells", "weight_decay", 1.0, train=0.9), REPRODUCED),
+    ("A preference for", PHASES, less_fitted, REPRODUCED),
     ("Right answers to", "unseen_sum", where("runs", "seen", False, ood=0.01), NOT),
     (
         "… which is what the model makes",
         "phase_diagram_post",
-        where("circuits", "mode", "exclude", pair_silhouette_min=0.0, pair_silhouette_max=0.05),
+        no_clusters,
         NOT,
     ),
     ("At a small one", SPEED, as_fast_with_wrong_data, UNDECIDED),
@@ -698,8 +777,8 @@ IN_TASKS: list[tuple[str, str, Change, str]] = [
         each("runs", epochs_to_fit=40),
         STALE,
     ),
-    ("Phase 2 parts in two", PHASES, where("cells", "phase", "3", phase="2"), NOT),
-    ("Phase 2 parts in two", PHASES, where("cells", "phase", "3", phase="2c"), REPRODUCED),
+    ("Phase 2 parts in two", PHASES, where("runs", "phase", "3", phase="2"), NOT),
+    ("Phase 2 parts in two", PHASES, where("runs", "phase", "3", phase="2c"), REPRODUCED),
     (
         "If phase 3 composes",
         "anchors_watched",
@@ -762,7 +841,7 @@ CHANGED = (
         (
             CAT,
             "Composed vectors agree",
-            where("summary", "output", "comp", smallest=0.9, largest=0.95),
+            where("summary", "output", "comp", mean=0.92, smallest=0.9, largest=0.95),
             REPRODUCED,
         ),
         (
@@ -773,9 +852,9 @@ CHANGED = (
         ),
         (
             CAT,
-            "Composed vectors suffice",
-            where("held_out", "output", "comp", smallest=0.1, largest=0.3),
-            UNDECIDED,
+            "Composed vectors keep",
+            where("held_out", "output", "comp", mean=0.01, smallest=0.009, largest=0.011),
+            NOT,
         ),
         (
             CAT,
@@ -791,7 +870,7 @@ CHANGED = (
         ),
         (
             CAT,
-            "A few annotated words",
+            "Guided decomposition generalises",
             each("differences", words_low=0.1, words_high=0.2),
             REPRODUCED,
         ),

@@ -6,8 +6,8 @@ What a claim states:
   its lines); a ``name``, if a text gives its ``{number[name]}``; and ``untested``, the claims that
   follow it in the paper and ``why`` nothing tests them.
 - ``query``: the ``table`` of a run's file (``run``; the first of ``runs`` if none is stated), the
-  conditions ``rows`` on its rows, and the columns ``value`` (also ``less``, ``of``, ``pooled`` and
-  ``fitted``; see :func:`docs.verdicts.read_side`).
+  conditions ``rows`` on its rows, and the columns ``value`` (also ``less``, ``of``, ``pooled``,
+  ``fitted`` and ``of_three``; see :func:`docs.verdicts.read_side`).
 - ``sides``: what is compared, by name: more conditions, and what else of the query differs.
 - ``rely``: what the page ``says`` of it at its top, ``when`` its verdict is this.
 - The cell: ``head``, then the ``text`` of each line after its ``label``, then ``foot``; ``between``
@@ -78,7 +78,7 @@ from docs.verdicts import (
 from interp_compose.settings import read_toml
 
 FOLDER: Final = Path(__file__).parent
-QUERY: Final = ("run", "table", "value", "less", "of", "pooled", "fitted")
+QUERY: Final = ("run", "table", "value", "less", "of", "pooled", "fitted", "of_three")
 Query = dict[str, Any]
 T = TypeVar("T")
 
@@ -142,6 +142,7 @@ class Line:
         for name in dict.fromkeys(names):
             side = self.side(name)
             values = [f"{seed}={value:.4g}" for seed, value in side.by_seed.items()]
+            values += [f"{value:.4g}" for value in side.unpaired]
             tests = filter(None, [side.test or of_file(row, "difference") for row in side.rows])
             given = [f"{test.difference:+.4g} (p {test.p:.2g}, {test.n} seeds)" for test in tests]
             seeds = {row.get("seed") for row in side.rows} - {None}
