@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from scipy.optimize import isotonic_regression
 
-from interp_compose.plots.theme import Style
+from interp_compose.plots.theme import MUTED, Style, dotted
 
 BAR_STEP: Final = 0.01  # from one line's bars to the next one's, of the axis
 BANDS: Final = re.compile(r"\bbands( and bars)?:")
@@ -240,6 +240,14 @@ def answers_note(config: Mapping[str, Any]) -> list[str]:
     skipped = config.get("skipped") or {}
     reasons = ", ".join(f"{n} for the {reason}" for reason, n in skipped.items())
     return notes + ([f"{sum(skipped.values())} left out ({reasons})"] if skipped else [])
+
+
+def chance_level(config: Mapping[str, Any]) -> list[Level]:
+    """The accuracy of a guess between each example's answer and its foil, where these are compared;
+    else nothing."""
+    if config.get("answers") != "foil":
+        return []
+    return [Level("chance 50.0%", 0.5, dotted(MUTED))]
 
 
 def answer_lengths(config: Mapping[str, Any]) -> str:

@@ -32,6 +32,11 @@ def foiled(examples: list[Example]) -> list[Example]:
     return [replace(one, foil=foil) for one, foil in zip(examples, FOILS, strict=True)]
 
 
+def levels(curve: Any) -> list[str]:
+    """The horizontal lines of its figure."""
+    return [level.label for panel in curve.plot().chart.panels for level in panel.levels]
+
+
 def swapped(examples: list[Example]) -> list[Example]:
     return [replace(one, answer=one.foil, foil=one.answer) for one in examples]
 
@@ -71,6 +76,7 @@ def test_a_cap_curve_between_answer_and_foil_is_that_by_hand(
     said = "answers: answer or foil, chance 0.500"
     assert said in curve.summary()
     assert said in curve.plot().chart.subtitle
+    assert "chance 50.0%" in levels(curve)
     assert f"foil “{FOILS[0]}”" in curve.report()
     curve.save(tmp_path / "saved")
     loaded = ic.CapCurve.load(tmp_path / "saved")
@@ -105,6 +111,7 @@ def test_an_ablation_curve_between_answer_and_foil(
             row = curve.outcomes.query("example == @index and layer == @layer").iloc[0]
             agree(row, logits, model, foiled[index])
     assert "answers: answer or foil, chance 0.500" in curve.summary()
+    assert "chance 50.0%" in levels(curve)
     curve.save(tmp_path / "saved")
     pd.testing.assert_frame_equal(ic.AblationCurve.load(tmp_path / "saved").clean, curve.clean)
 
@@ -116,6 +123,7 @@ def test_foils_change_nothing_where_they_are_not_chosen_among(
     assert given.config == plain.config  # the digest of the examples among them
     for name in ("clean", "outcomes"):
         pd.testing.assert_frame_equal(given.frames[name], plain.frames[name])
+    assert levels(given) == levels(plain) == [f"clean {plain.clean['correct'].mean():.1%}"]
     digests = {
         ic.cap_curve(model, rows, answers="foil", **QUIET).config["examples_sha256"]
         for rows in (foiled, [*foiled[:-1], replace(foiled[-1], foil="a")])

@@ -11,6 +11,7 @@ from interp_compose.plots.chart import (
     Chart,
     Level,
     Panel,
+    chance_level,
     model_name,
     paired_note,
     short,
@@ -66,7 +67,7 @@ def curve_figure(
         ),
         x_title=f"layer ℓ; {_verb(config)} in {REACH[config['reach']]}",
         y_title="accuracy",
-        panels=[Panel(lines, [clean])],
+        panels=[Panel(lines, [clean, *chance_level(config)])],
     )
     return draw(chart)
 

@@ -11,6 +11,7 @@ from interp_compose.plots.chart import (
     Chart,
     Level,
     Panel,
+    chance_level,
     model_name,
     paired_note,
     side_by_side,
@@ -57,7 +58,7 @@ def curve_figure(
         x_title=DEPTH_TITLE if normalised_depth else LAYER_TITLE,
         y_title="accuracy",
         x_is_share=normalised_depth,
-        panels=[Panel(lines, [clean])],
+        panels=[Panel(lines, [clean, *chance_level(config)])],
     )
     return draw(chart)
 
