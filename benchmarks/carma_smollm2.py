@@ -39,13 +39,14 @@ def measured(
     layers: list[int],
     workers: int,
     picture: str,
-    n_test: int | None = None,
+    every: int = 1,
 ) -> dict[str, Any]:
     """Every run that is not there yet, so many at a time on a thread each, and the comparison, on
-    the first ``n_test`` test examples."""
+    one in ``every`` examples of validation and test."""
     lens = ic.load_model(model)
     examples = ic.load_task(task, lens, data_dir="sst" if task == "sst" else None)
-    examples = dataclasses.replace(examples, test=examples.test[:n_test])
+    held_out = {split: examples.split(split)[::every] for split in ("validation", "test")}
+    examples = dataclasses.replace(examples, **held_out)
     weights = {key: tuple(one) if isinstance(one, list) else one for key, one in carma.items()}
     comparison = ic.carma.compare(
         lens,

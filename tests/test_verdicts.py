@@ -939,7 +939,7 @@ def test_training_sets_that_were_measured_later_stand_by_their_size(monkeypatch:
                     differences.append(place | apart)
     accuracy = [
         {
-            **{"size": size, "seed": seed, "split": "test", "n": 1000},
+            **{"size": size, "seed": seed, "split": "inside", "n": 1000},
             **{"init_rate": rate, "weight_decay": decay, "n_right": n_right + seed},
         }
         for size in (90, 50)
@@ -962,7 +962,7 @@ def test_training_sets_that_were_measured_later_stand_by_their_size(monkeypatch:
     assert first == [large, of_large, of_large, "–", "–"]
     assert other[:4] == [small, of_small, of_small, apart]
     monkeypatch.setattr(measured, "read", lambda name: found)
-    (claim,) = (one for one in COMPLEXITY if one.words.startswith("SCAN"))
+    (claim,) = (one for one in COMPLEXITY if one.words.startswith("Addition: a small"))
     text, verdict = claim.find()
     assert verdict == REPRODUCED
     assert [line.split(":")[0] for line in text.split("<br>")[1:]] == ["50", "90"]

@@ -245,9 +245,8 @@ def answers_note(config: Mapping[str, Any]) -> list[str]:
 def chance_level(config: Mapping[str, Any]) -> list[Level]:
     """The accuracy of a guess between each example's answer and its foil, where these are compared;
     else nothing."""
-    if config.get("answers") != "foil":
-        return []
-    return [Level("chance 50.0%", 0.5, dotted(MUTED))]
+    between = config.get("answers") == "foil"
+    return [Level("chance 50.0%", 0.5, dotted(MUTED))] * between
 
 
 def answer_lengths(config: Mapping[str, Any]) -> str:
