@@ -26,6 +26,7 @@ VERSIONS: Final = {"original": "original", "ft": "FT", "carma": "CARMA"}
 
 COMPARED: Final = {
     "idm": "carma_smollm2_idm",
+    "sst": "carma_smollm2_sst",
     "mini-idm": "carma_mini_base_mini_idm",
     "mini-sst": "carma_mini_base_mini_sst",
 }

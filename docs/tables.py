@@ -412,6 +412,7 @@ TABLES: dict[str, Callable[[], Table]] = {
     "carma_mini_sst": partial(carma_results.outcomes, "mini-sst"),
     "carma_smollm2": partial(carma_results.outcomes, "idm"),
     "carma_smollm2_controls": partial(carma_results.words_apart, "smollm2-idm"),
+    "carma_smollm2_sst": partial(carma_results.outcomes, "sst"),
     "carma_dose": carma_results.dose,
     "carma_gains": carma_results.gains,
     "carma_labels": carma_results.labels,

@@ -218,6 +218,12 @@ def faster_than_the_paper(claim: Claim, lines: Lines) -> bool:
     return lines[0].sides["step"]["range"][1] < least
 
 
+def as_long(claim: Claim, lines: Lines) -> bool:
+    """All ratios are within a twentieth of 1."""
+    least, most = lines[0].sides["after"]["range"]
+    return least > 0.95 and most < 1.05
+
+
 def trained_but_not_to_the_end(claim: Claim, lines: Lines) -> bool:
     """Both versions gain, and in every run the loss was still falling at the end."""
     training = read("carma_lr_mini_idm")["training"]
