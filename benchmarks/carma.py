@@ -61,7 +61,7 @@ def ratios(content: dict[str, Any]) -> list[Ratio]:
         Ratio(f"CARMA's step, {name}: {of}", *each.values(), peer=plain)
         for name, each in content["overhead"].items()
     ]
-    if "inference" not in content:  # of a machine that is not here any more
+    if "inference" not in content:  # measured before this was
         return steps
     after = Ratio(
         f"a forward pass of a model that CARMA tuned: {of}",
