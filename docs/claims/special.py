@@ -253,9 +253,9 @@ RANKS: Final = {"1": 0, "2": 1, "2c": 1, "3": 2}
 
 
 def phases(sides: Sides) -> Names:
-    """The phase of each cell as the page calls it."""
+    """The phase of each side that is a cell, as the page calls it."""
     names = {"0": "not fitted", "": "diverged"}
-    each = {name: cell["phase"] for name, cell in sides.items()}
+    each = {name: side["phase"] for name, side in sides.items() if len(side.rows) == 1}
     return {f"{name}_phase": names.get(p, f"phase {p}") for name, p in each.items()}
 
 
@@ -276,7 +276,7 @@ def sequence(sides: Sides) -> Names:
 def in_three_phases(claim: Claim, lines: Lines) -> str:
     """The last cell reasons, and the phases are as claimed."""
     cells = [line.sides["cell"] for line in lines]
-    reasons = compared(exactly(0.5), cells[-1])
+    reasons = compared(exactly(0.5), lines[-1].sides["seeds"])
     ranks = [RANKS.get(cell["phase"]) for cell in cells]
     return NOT if reasons == REPRODUCED and ranks != [0, 1, 2] else reasons
 
@@ -303,8 +303,8 @@ def falls(claim: Claim, lines: Lines) -> str:
 
 
 def commutativity(sides: Sides) -> Names:
-    """The lowest of the cells that generalise is .7 or more."""
-    lowest = spread(cell["commutativity"] for side in sides.values() for cell in side.rows)
+    """The lowest of the runs that generalise is .7 or more."""
+    lowest = spread(run["commutativity"] for side in sides.values() for run in side.rows)
     return {"lowest": lowest, "verdict": REPRODUCED if lowest.low >= 0.7 else NOT}
 
 
