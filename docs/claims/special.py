@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from statistics import fmean
 from typing import Any, Final
 
 import numpy as np
@@ -346,20 +347,22 @@ def leaks(sides: Sides) -> Names:
 
 
 def contrasts(sides: Sides) -> Names:
-    """Contrasts of the cells of phase 3 lie above those of phase 2."""
+    """The mean contrast of a seed's runs of phase 3 lies above that of its runs of phase 2."""
+    place = ("init_rate", "weight_decay", "seed")
     ranks = {
-        (c["init_rate"], c["weight_decay"]): RANKS.get(c["phase"]) for c in sides["cells"].rows
+        tuple(run[key] for key in place): RANKS.get(run["phase"]) for run in sides["runs"].rows
     }
-    two, three = (
-        spread(
-            row["anchor_contrast_mean"]
-            for row in sides["circuits"].rows
-            if ranks[row["init_rate"], row["weight_decay"]] == rank
-        )
-        for rank in (1, 2)
-    )
-    counts = {"n_two": len(two.values), "n_three": len(three.values)}
-    return {"two": two, "three": three, **counts, "verdict": compared(two, three)}
+    counts, means = [], []
+    for rank in (1, 2):
+        by_seed: dict[int, list[float]] = {}
+        for row in sides["circuits"].rows:
+            if ranks[tuple(row[key] for key in place)] == rank:
+                by_seed.setdefault(row["seed"], []).append(row["anchor_contrast"])
+        of_seed = {seed: fmean(values) for seed, values in sorted(by_seed.items())}
+        means.append(with_seeds(spread(of_seed.values()), of_seed))
+        counts.append(sum(map(len, by_seed.values())))
+    (two, three), (n_two, n_three) = means, counts
+    return {"two": two, "three": three, "n_two": n_two, "n_three": n_three}
 
 
 def phases_one_to_three(sides: Sides) -> bool:
