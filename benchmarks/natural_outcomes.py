@@ -148,14 +148,17 @@ def by_answer(curve: ic.AblationCurve) -> list[dict[str, Any]]:
 
 
 def heads(curve: ic.AblationCurve) -> list[dict[str, Any]]:
-    """What ablating each head changes of the right answer's log-probability (nats): paired by
-    example, Student's t, Holm over all heads; and of each example in their order."""
-    rows = curve.outcomes.sort_values("example")
-    clean = curve.clean.set_index("example")["target_logprob"]
+    """What ablating each head changes of the right answer's log-probability (nats)."""
+    return of_each_head(curve.outcomes, curve.clean, "target_logprob")
+
+
+def of_each_head(outcomes: pd.DataFrame, clean: pd.DataFrame, value: str) -> list[dict[str, Any]]:
+    """What ablating each head changes of a value: paired by example, Student's t, Holm over all
+    heads; and of each example in their order."""
+    values = clean.set_index("example")[value]
     of_heads: list[dict[str, Any]] = []
-    for place, each in rows.groupby(["layer", "unit"]):
-        before = clean[each["example"]].to_numpy()
-        after = each["target_logprob"].to_numpy()
+    for place, each in outcomes.sort_values("example").groupby(["layer", "unit"]):
+        before, after = values[each["example"]].to_numpy(), each[value].to_numpy()
         paired = paired_difference(after, before)
         of_heads.append(
             {

@@ -28,6 +28,7 @@ from docs import (
     generalise_results,
     intervention_results,
     measured,
+    natural_results,
     panel_page,
     phase_results,
     speed_page,
@@ -268,6 +269,9 @@ def of_codes() -> dict[str, Callable[[], str]]:
 LAYERS_OF_30: Final = (0, 3, 6, 9, 12, 14, 16, 18, 20, 22, 24, 25, 26, 27, 29)
 """Of SmolLM2, of whose curves every layer that was measured is drawn."""
 
+LAYERS_OF_PHRASES: Final = (0, 5, 10, 15, 20, 22, 23, 24, 25)
+"""Of tables of several tasks."""
+
 TABLES: dict[str, Callable[[], Table]] = {
     "paper_models": paper_models,
     "carma_settings": carma_settings,
@@ -322,6 +326,10 @@ TABLES: dict[str, Callable[[], Table]] = {
         (0, 6, 12, 18, 24, 29),
     ),
     "leaks": intervention_results.leaks,
+    "phrases_knocked_out": partial(natural_results.knocked_out, LAYERS_OF_PHRASES),
+    "phrases_transplanted": partial(natural_results.transplanted, LAYERS_OF_PHRASES),
+    "cap_words": partial(intervention_results.cap, "cap_words"),
+    "phrases_heads": partial(natural_results.heads, 3),
     "leaks_agreement": partial(intervention_results.leaks_by_text, "leaks_agreement"),
     "shuffled_draws": intervention_results.shuffled_draws,
     "transplants_mini_idm": partial(intervention_results.transplants, "mini_idm"),

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
 import interp_compose as ic
-from benchmarks import natural_outcomes
+from benchmarks import natural_outcomes, natural_phrases
 from benchmarks.cap_outcomes import by_example
-from interp_compose.tasks.natural import read
+from interp_compose.tasks.natural import Item, read
 
 RIGHT = {  # by layer and kind of word, of four examples
     (0, "head"): [0, 0, 0, 1],
@@ -128,3 +131,149 @@ def test_pairs_differ_in_number_and_in_where_the_phrase_was_read() -> None:
         assert inside.composed == inside.target.replace(inside.target_phrase, phrase)
         assert inside.source.endswith(f" the {phrase}, of course,")
         assert alone.source == template.replace("{}", f"The {phrase}")
+
+
+def test_a_phrase_is_knocked_out_in_two_parts_and_whole_and_as_many_words_elsewhere() -> None:
+    for task in natural_phrases.TASKS:
+        template, items, _ = read(task)
+        end = natural_phrases.demonstrations(template)
+        shown = template[:end].split()
+        assert template[end:].index("{}") < 20  # the query's own words
+        places = Counter[int]()
+        for number, item in enumerate(items):
+            example = item.example(template)
+            (low, high), prompt, words = example.spans[0], example.prompt, item.parts[1].split()
+            if len(words) == 1:
+                continue
+            parts = {tag: prompt[a:b].split() for a, b, tag in natural_phrases.parts(example)}
+            assert parts == {"other words": words[:-1], "last word": words[-1:]}
+            (start, stop, tag), whole = natural_phrases.beside(example, end, seed=(0, number))
+            assert (tag, whole) == ("words elsewhere", (low, high, "whole phrase"))
+            control = prompt[start:stop].split()
+            assert len(control) == min(len(words) - 1, len(shown))
+            assert f" {' '.join(control)} " in f" {' '.join(shown)} "
+            places[start] += 1
+        if task != "definitions":  # whose phrases are nearly as long as the demonstrations
+            assert len(places) > 0.7 * len(shown)
+
+
+def test_what_decides_an_item() -> None:
+    cases = {
+        ("opposites", "[a bad dream] is a", "good"): "deciding word before a noun",
+        ("opposites", "[very hot] is very", "cold"): "deciding word mostly the last",
+        ("compounds", "A [claw hammer]", "hammer"): "last word is the answer",
+        ("compounds", "A [corn dog]", "food"): "last word is the foil",
+        ("compounds", "A [sea horse]", "fish"): "last word is neither",
+        ("compounds", "A [jellyfish]", "animal"): "one word",
+        ("materials", "a [brass bed]", "brass"): "",
+    }
+    for (task, text, answer), case in cases.items():
+        assert natural_phrases.case_of(task, Item(text, f" {answer}", " dog")) == case
+
+
+def test_a_phrase_takes_the_place_of_one_with_another_answer_and_the_same_text_around() -> None:
+    for task in natural_phrases.TASKS:
+        template, items, _ = read(task)
+        pairs = natural_phrases.pairs_of(template, items, 0)
+        by_prompt = {item.example(template).prompt: item for item in items}
+        assert len(pairs) >= 0.85 * len(items)
+        for pair in pairs:
+            source, target = by_prompt[pair.source], by_prompt[pair.target]
+            assert (pair.expected, pair.answer) == (source.answer, target.answer)
+            assert pair.expected != pair.answer
+            exchanged = pair.target[: pair.target_span[0]] + pair.source_phrase
+            assert exchanged + pair.target[pair.target_span[1] :] == pair.composed == pair.source
+            assert pair.source_phrase == source.parts[1]
+        most = max(Counter(pair.target for pair in pairs).values())
+        assert most <= (3 if task == "continents" else 1)
+
+
+def test_knock_outs_of_a_case_are_compared_with_the_clean_model_and_with_each_other() -> None:
+    right = {"last word": [0, 0, 0, 1], "other words": [1, 1, 0, 0]}
+    rows = pd.DataFrame(
+        [
+            (example, 2, group, bool(one))
+            for group, each in right.items()
+            for example, one in enumerate(each)
+        ],
+        columns=["example", "layer", "group", "correct"],
+    )
+    clean = pd.DataFrame({"example": range(4), "correct": [True, True, True, False]})
+    cases = ["x", "x", "x", "y"]
+    table = {row["group"]: row for row in natural_phrases.of_case(rows, clean, cases, "x")}
+    assert table["last word"]["accuracy"] == 0
+    assert table["last word"]["clean"] == 1
+    assert (table["last word"]["n"], table["last word"]["only_second"]) == (3, 3)
+    assert table["last word"]["p_holm"] == pytest.approx(2 * 0.25)
+    assert table["other words"]["difference"] == pytest.approx(-1 / 3)
+    (row,) = natural_phrases.between_groups(rows, cases, "x")
+    assert (row["first"], row["second"], row["layer"]) == ("last word", "other words", 2)
+    assert (row["only_first"], row["only_second"], row["p"]) == (0, 2, 0.5)
+    (row,) = natural_phrases.between_groups(rows, cases, "y")
+    assert (row["n"], row["difference"]) == (1, 1)
+
+
+def test_the_expected_answer_is_compared_with_the_untouched_pair_by_pair() -> None:
+    logprobs = {  # of the expected answer, of the untouched, in the order of three pairs
+        "transplant": ([-1.0, -1.0, -3.0], [-2.0, -1.5, -2.0]),
+        "own": ([-3.0, -3.0, -3.0], [-1.0, -1.0, -1.0]),
+        "random phrase": ([-1.0, -2.0, -2.0], [-1.0, -1.0, -1.0]),
+        "last word": ([-1.0, -2.0, -1.0], [-2.0, -1.0, -2.0]),
+    }
+    rows = pd.DataFrame(
+        [
+            (pair, 4, vector, expected[pair], untouched[pair], expected[pair] > -1.5)
+            for vector, (expected, untouched) in logprobs.items()
+            for pair in (2, 0, 1)
+        ],
+        columns=[
+            *("pair", "layer", "vector", "expected_logprob", "answer_logprob"),
+            "expected_right",
+        ],
+    )
+    kept = natural_phrases.preferred(rows)
+    brought = {
+        vector: part["preferred"].tolist() for vector, part in kept.groupby("vector", sort=False)
+    }
+    assert brought == {
+        "transplant": [True, True, False],
+        "own": [False] * 3,
+        "random phrase": [False] * 3,  # a tie is no preference
+        "last word": [True, False, True],
+    }
+    donors = pd.DataFrame(
+        {"pair": [0, 1, 2], "expected": list("abc"), "answer": list("bcd"), "donor": [2, 0, 1]}
+    )
+    other = natural_phrases.with_another_answer(donors)
+    assert other == {0, 1, 2}
+    for pair, answer in ((0, "c"), (1, "a")):  # the random phrase's: expected, or untouched
+        same = donors.assign(answer=donors["answer"].mask(donors["pair"] == pair, answer))
+        assert natural_phrases.with_another_answer(same) == {0, 1, 2} - {pair}
+    less = {
+        (row["measure"], row["against"]): row
+        for row in natural_phrases.mean_less(kept, frozenset({0, 2}))
+    }
+    row = less["preferred", "last word"]
+    assert (row["only_first"], row["only_second"], row["difference"]) == (1, 1, 0)
+    assert less["preferred", "own"]["difference"] == pytest.approx(2 / 3)
+    assert less["preferred", "random phrase"]["n"] == 2
+    assert {row["layer"] for row in less.values()} == {4}
+
+
+def test_log_odds_of_two_answers_are_the_difference_of_their_logits() -> None:
+    differences = np.array([-40.0, -3.0, 0.0, 2.5, 9.0])
+    logprobs = pd.Series(-np.logaddexp(0, -differences))
+    assert natural_phrases.log_odds(logprobs).tolist() == pytest.approx(differences.tolist())
+    certain = pd.Series([0.0, -1e-9])
+    limit = natural_phrases.MOST_ODDS
+    assert natural_phrases.log_odds(certain).tolist() == pytest.approx([limit, limit])
+
+
+def test_words_of_several_tokens_are_those_of_the_phrase_alone() -> None:
+    def tokenizer(text: str, **_: bool) -> dict[str, list[tuple[int, int]]]:
+        pieces = re.finditer(r" ?\w{1,5}|[^\w\s]", text)
+        return {"offset_mapping": [piece.span() for piece in pieces]}
+
+    example = ic.Example("A fisherman saw a sea anemone there", " x", spans=((12, 29),))
+    spans = natural_phrases.several_tokens(tokenizer, example)
+    assert [example.prompt[low:high] for low, high in spans] == ["anemone"]

@@ -30,9 +30,15 @@ class Item:
     answer: str
     foil: str
 
+    @property
+    def parts(self) -> tuple[str, str, str]:
+        """The text before the brackets, in them and after them."""
+        before, unit, after = self.text.replace("]", "[").split("[")
+        return before, unit, after
+
     def example(self, template: str) -> Example:
         """The prompt without brackets, and the unit's place in it."""
-        before, unit, after = self.text.replace("]", "[").split("[")
+        before, unit, after = self.parts
         start = template.index("{}") + len(before)
         prompt = template.replace("{}", before + unit + after, 1)
         span = (start, start + len(unit))
