@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -240,11 +240,11 @@ def transplanted(out: Path, *, model: str, layers: Sequence[int], seed: int) -> 
     return {
         "config": result.config,
         "table": [
-            {"layer": layer, "vector": vector, "type": kind, **_shares(each)}
+            {"layer": layer, "vector": vector, "type": kind, **shares_of(each, RIGHT)}
             for (layer, vector, kind), each in rows.groupby(["layer", "vector", "type"], sort=False)
         ],
         "clean": [
-            {"run": run, "type": kind, **_shares(each)}
+            {"run": run, "type": kind, **shares_of(each, RIGHT)}
             for (run, kind), each in clean.groupby(["run", "type"], sort=False)
         ],
         "inside_less_alone": _inside_less_alone(rows),
@@ -263,18 +263,18 @@ def transplanted(out: Path, *, model: str, layers: Sequence[int], seed: int) -> 
     }
 
 
-def _shares(rows: pd.DataFrame) -> dict[str, Any]:
-    """Of the expected and of the untouched answer, with Wilson's intervals."""
-    shares: dict[str, Any] = {"n": len(rows)}
-    for name in ("expected", "answer"):
-        right = int(rows[f"{name}_right"].sum())
+RIGHT: Final = {"expected": "expected_right", "answer": "answer_right"}
+"""The columns of which :func:`transplanted` gives shares."""
+
+
+def shares_of(rows: pd.DataFrame, columns: Mapping[str, str]) -> dict[str, Any]:
+    """Of columns that are true or false, each by its name here, with Wilson's intervals."""
+    found: dict[str, Any] = {"n": len(rows)}
+    for name, column in columns.items():
+        right = int(rows[column].sum())
         low, high = wilson_interval(right, len(rows))
-        shares |= {
-            name: right / len(rows),
-            f"{name}_low": float(low),
-            f"{name}_high": float(high),
-        }
-    return shares
+        found |= {name: right / len(rows), f"{name}_low": float(low), f"{name}_high": float(high)}
+    return found
 
 
 def _inside_less_alone(rows: pd.DataFrame) -> list[dict[str, Any]]:

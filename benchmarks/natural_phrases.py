@@ -20,7 +20,7 @@ import pandas as pd
 import interp_compose as ic
 from benchmarks.cap_outcomes import by_example, controls
 from benchmarks.common import IMAGES, plain_rows
-from benchmarks.natural_outcomes import of_each_head
+from benchmarks.natural_outcomes import of_each_head, shares_of
 from interp_compose.models.lens_model import LensModel
 from interp_compose.stats.intervals import wilson_interval
 from interp_compose.stats.paired_shares import paired_shares
@@ -292,12 +292,20 @@ def _transplants(
     return {
         "config": of_mean.config,
         "table": [
-            {"case": case, **dict(zip(("layer", "vector"), place, strict=True)), **_shares(each)}
+            {
+                "case": case,
+                **dict(zip(("layer", "vector"), place, strict=True)),
+                **shares_of(each, dict(zip(MEASURES, MEASURES, strict=True))),
+            }
             for case, chosen in of_case.items()
             for place, each in _by_vector(rows[rows["pair"].isin(chosen)], other)
         ],
         "clean": [
-            {"case": case, "run": run, **_shares(each)}
+            {
+                "case": case,
+                "run": run,
+                **shares_of(each, dict(zip(MEASURES, MEASURES, strict=True))),
+            }
             for case, chosen in of_case.items()
             for run, each in clean[clean["pair"].isin(chosen)].groupby("run", sort=False)
         ],
@@ -347,19 +355,6 @@ def preferred(outcomes: pd.DataFrame) -> pd.DataFrame:
     """Outcomes pair by pair, with whether the expected answer is likelier than the untouched."""
     rows = outcomes.sort_values("pair", kind="stable")
     return rows.assign(preferred=rows["expected_logprob"] > rows["answer_logprob"])
-
-
-def _shares(rows: pd.DataFrame) -> dict[str, Any]:
-    shares: dict[str, Any] = {"n": len(rows)}
-    for measure in MEASURES:
-        right = int(rows[measure].sum())
-        low, high = wilson_interval(right, len(rows))
-        shares |= {
-            measure: right / len(rows),
-            f"{measure}_low": float(low),
-            f"{measure}_high": float(high),
-        }
-    return shares
 
 
 def mean_less(rows: pd.DataFrame, other: frozenset[int]) -> list[dict[str, Any]]:

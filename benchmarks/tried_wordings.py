@@ -1,5 +1,5 @@
-"""Accuracies of wordings that SmolLM2 does not follow well enough for a task in plain English, and
-of sentiment: run ``tried_wordings``.
+"""Accuracies of wordings that SmolLM2 does not follow well enough for a task in plain English, of
+sentiment, and of the tasks themselves in the model's chat format: run ``tried_wordings``.
 
 SST lies under ``INTERP_COMPOSE_TEST_DATA``. An answer that begins with a token is right when that
 token is the likeliest of the vocabulary (``vocabulary``), or likelier than that of its foil
@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 import torch
 
 import interp_compose as ic
+from benchmarks.natural_phrases import TASKS
 from interp_compose.checks import drawn
 from interp_compose.models.lens_model import LensModel
 from interp_compose.stats.intervals import wilson_interval
@@ -68,6 +69,9 @@ REVIEWS: Final = (
 )
 
 
+REQUEST: Final = "Continue this text with one word:\n{}"
+
+
 class Prompt(NamedTuple):
     """A prompt, its answer, and the answers that are wrong."""
 
@@ -79,7 +83,7 @@ class Prompt(NamedTuple):
 def measured(*, model: str, items: int, reviews: int, seed: int) -> dict[str, Any]:
     """Of every wording, with Wilson's 95 % intervals."""
     lens = ic.load_model(model)
-    wordings = {**sums(items, seed), **comparisons()}
+    wordings = {**sums(items, seed), **comparisons(), **in_chat(lens, items, seed)}
     rows = [{"wording": name, **shares(lens, prompts)} for name, prompts in wordings.items()]
     for name, prompts in sentiments(lens, reviews, seed).items():
         rows.append({"wording": name, **shares(lens, prompts)})
@@ -154,6 +158,22 @@ def sentiments(lens: LensModel, reviews: int, seed: int) -> dict[str, list[Promp
         shown = (example.prompt, REVIEWS.replace("{}", text))
         for name, prompt in zip(prompts, shown, strict=True):
             prompts[name].append(Prompt(prompt, example.answer, others))
+    return prompts
+
+
+def in_chat(lens: LensModel, items: int, seed: int) -> dict[str, list[Prompt]]:
+    """Items of every task, as they are and in the model's chat format, in which the prompt is what
+    is asked for and, once more, the beginning of the answer."""
+    prompts: dict[str, list[Prompt]] = {}
+    for name in ("agreement", *TASKS):
+        for each in drawn(ic.load_task(name, lens).test, items, seed):
+            asked = [{"role": "user", "content": REQUEST.format(each.prompt)}]
+            begun = lens.tokenizer.apply_chat_template(
+                asked, tokenize=False, add_generation_prompt=True
+            )
+            for form, text in (("plain", each.prompt), ("chat", begun + each.prompt)):
+                prompt = Prompt(text, each.answer, (each.foil,))
+                prompts.setdefault(f"{name}, {form}", []).append(prompt)
     return prompts
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 import interp_compose as ic
-from benchmarks.tried_wordings import NUMBERS, Prompt, comparisons, shares, sums
+from benchmarks.tried_wordings import NUMBERS, Prompt, comparisons, in_chat, shares, sums
 
 VALUES = {name: value for value, name in enumerate(NUMBERS.split())}
 
@@ -38,6 +39,27 @@ def test_neither_place_nor_size_gives_a_comparison_away() -> None:
             assert foil in last
             places[last.index(answer) < last.index(foil)] += 1
         assert places == {True: 38, False: 38}, name
+
+
+def test_in_chat_a_prompt_is_asked_for_and_begins_the_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Tokenizer:
+        def apply_chat_template(
+            self, asked: list[dict[str, str]], *, tokenize: bool, add_generation_prompt: bool
+        ) -> str:
+            assert add_generation_prompt
+            assert not tokenize
+            return "".join(f"<{one['role']}>{one['content']}" for one in asked) + "<assistant>"
+
+    task = SimpleNamespace(test=[ic.Example("The sky is", " blue", foil=" red")])
+    monkeypatch.setattr(ic, "load_task", lambda name, lens: task)
+    prompts = in_chat(SimpleNamespace(tokenizer=Tokenizer()), 5, 0)  # type: ignore[arg-type]
+    assert prompts["opposites, plain"] == [Prompt("The sky is", " blue", (" red",))]
+    ((text, answer, others),) = prompts["opposites, chat"]
+    assert re.fullmatch(r"<user>.+\nThe sky is<assistant>The sky is", text)
+    assert (answer, others) == (" blue", (" red",))
+    assert len(prompts) == 14
 
 
 def test_shares_are_those_counted_from_the_logits() -> None:
