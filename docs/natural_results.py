@@ -112,6 +112,6 @@ def heads(most: int) -> Table:
     columns: Columns = {
         "task": "`{task}`",
         "items": "{n}",
-        "the largest losses (nats)": "{shown}",
+        "the largest losses with p < .05 (nats)": "{shown}",
     }
     return table(pd.DataFrame(rows), columns)
