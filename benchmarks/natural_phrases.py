@@ -37,7 +37,7 @@ BETWEEN: Final = ((LAST, OTHERS), (LAST, ELSEWHERE), (OTHERS, ELSEWHERE))
 """Knock-outs that are compared with each other."""
 AGAINST: Final = ("own", "random phrase", LAST)
 """The vectors that the transplanted mean is compared with."""
-MEASURES: Final = ("preferred", "expected_right")
+MEASURES: Final = {name: name for name in ("preferred", "expected_right")}
 """Whether the expected answer is likelier than the untouched, and than any other token."""
 
 
@@ -295,7 +295,7 @@ def _transplants(
             {
                 "case": case,
                 **dict(zip(("layer", "vector"), place, strict=True)),
-                **shares_of(each, dict(zip(MEASURES, MEASURES, strict=True))),
+                **shares_of(each, MEASURES),
             }
             for case, chosen in of_case.items()
             for place, each in _by_vector(rows[rows["pair"].isin(chosen)], other)
@@ -304,7 +304,7 @@ def _transplants(
             {
                 "case": case,
                 "run": run,
-                **shares_of(each, dict(zip(MEASURES, MEASURES, strict=True))),
+                **shares_of(each, MEASURES),
             }
             for case, chosen in of_case.items()
             for run, each in clean[clean["pair"].isin(chosen)].groupby("run", sort=False)

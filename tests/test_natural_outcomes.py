@@ -277,3 +277,18 @@ def test_words_of_several_tokens_are_those_of_the_phrase_alone() -> None:
     example = ic.Example("A fisherman saw a sea anemone there", " x", spans=((12, 29),))
     spans = natural_phrases.several_tokens(tokenizer, example)
     assert [example.prompt[low:high] for low, high in spans] == ["anemone"]
+
+
+def test_heads_are_compared_by_log_odds_where_the_clean_model_is_not_certain(
+    curve: ic.AblationCurve,
+) -> None:
+    clean = curve.clean.assign(target_logprob=[-1.0, -2.0, -0.5, -1e-7])  # the last is certain
+    certain = ic.AblationCurve.from_outcomes(curve.outcomes, clean, curve.cells, {}, n_layers=2)
+    after = np.array([-1.5, -2.5, -3.5])
+    before = np.array([-1.0, -2.0, -0.5])
+    changes = [a - np.log(1 - np.exp(a)) for a in after] - (before - np.log(1 - np.exp(before)))
+    rows = natural_phrases.heads(certain)
+    assert len(rows) == 4
+    for row in rows:
+        assert row["changes"] == pytest.approx(changes.tolist(), abs=1e-4)
+        assert row["difference"] == pytest.approx(changes.mean())
