@@ -28,6 +28,11 @@ def by_example(
     ]
 
 
+def without_prompts(clean: pd.DataFrame) -> list[dict[str, Any]]:
+    """The clean model's answers to texts that are not to be distributed."""
+    return plain_rows(clean.drop(columns="prompt"))
+
+
 def controls(curve: ic.CapCurve) -> list[dict[str, Any]]:
     """``mean`` minus each control, by layer, with ``against`` for the control's name."""
     frames = [

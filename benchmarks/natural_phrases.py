@@ -10,7 +10,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +37,8 @@ BETWEEN: Final = ((LAST, OTHERS), (LAST, ELSEWHERE), (OTHERS, ELSEWHERE))
 """Knock-outs that are compared with each other."""
 AGAINST: Final = ("own", "random phrase", LAST)
 """The vectors that the transplanted mean is compared with."""
+Ranges = list[tuple[int, int, str]]
+"""Character ranges of a prompt, each with what it is."""
 MEASURES: Final = {name: name for name in ("preferred", "expected_right")}
 """Whether the expected answer is likelier than the untouched, and than any other token."""
 
@@ -59,26 +61,22 @@ def phrases(
     several = [item for item in kept if len(item.parts[1].split()) > 1]
     examples = [item.example(template) for item in several]
     shown = demonstrations(template)
-    tagged = {
-        "parts": {each.prompt: parts(each) for each in examples},
-        "beside": {
-            each.prompt: beside(each, shown, seed=(seed, number))
-            for number, each in enumerate(examples)
-        },
+    besides = {
+        each.prompt: beside(each, shown, n=_words(each) - 1, seed=(seed, number))
+        for number, each in enumerate(examples)
     }
-    curves = {
-        name: _knock_outs(out / name, lens, examples, tags, layers=at, seed=seed)
-        for (name, tags), at in zip(tagged.items(), (layers, control_layers), strict=True)
-    }
+    studied = Studies(out, lens, "foil", seed)
     return {
-        "knocked_out": _compared(curves, [case_of(task, item) for item in several]),
-        "transplanted": _transplants(
-            out,
-            lens,
+        "knocked_out": studied.knocked_out(
+            examples,
+            {"parts": {each.prompt: parts(each) for each in examples}, "beside": besides},
+            [case_of(task, item) for item in several],
+            layers={"parts": layers, "beside": control_layers},
+        ),
+        "transplanted": studied.transplanted(
             pairs_of(template, kept, seed),
             {item.example(template).prompt: case_of(task, item) for item in kept},
             layers=layers,
-            seed=seed,
         ),
     }
 
@@ -89,20 +87,23 @@ def demonstrations(template: str) -> int:
     return max(template.rfind(end, 0, start) for end in (". ", "\n")) + 1
 
 
-def parts(example: ic.Example) -> list[tuple[int, int, str]]:
+def parts(example: ic.Example) -> Ranges:
     """Character ranges of the last word of an example's unit, and of its other words."""
     (low, high), prompt = example.spans[0], example.prompt
     words = [match.span() for match in re.finditer(r"\S+", prompt[:high]) if match.end() > low]
     return [(low, words[-2][1], OTHERS), (words[-1][0], high, LAST)]
 
 
-def beside(example: ic.Example, end: int, *, seed: tuple[int, int]) -> list[tuple[int, int, str]]:
-    """Character ranges of an example's unit and, as the control, of a random run of
-    as many words as are in the unit but for its last, in the prompt before ``end``; fewer where
-    that has fewer."""
+def _words(example: ic.Example) -> int:
+    return len(example.prompt[slice(*example.spans[0])].split())
+
+
+def beside(example: ic.Example, end: int, *, n: int, seed: tuple[int, int]) -> Ranges:
+    """Character ranges of an example's unit and, as the control, of a random run of ``n`` words
+    in the prompt before ``end``; fewer where that has fewer."""
     (low, high), prompt = example.spans[0], example.prompt
     shown = [match.span() for match in re.finditer(r"\S+", prompt[:end])]
-    n = min(len(prompt[low:high].split()) - 1, len(shown))
+    n = min(n, len(shown))
     first = int(np.random.default_rng(seed).integers(len(shown) - n + 1))
     return [(shown[first][0], shown[first + n - 1][1], ELSEWHERE), (low, high, WHOLE)]
 
@@ -122,52 +123,145 @@ def case_of(task: str, item: Item) -> str:
     return ""
 
 
-def _knock_outs(
-    out: Path,
-    lens: LensModel,
-    examples: Sequence[ic.Example],
-    tags: Mapping[str, list[tuple[int, int, str]]],
-    *,
-    layers: Sequence[int],
-    seed: int,
-) -> ic.AblationCurve:
-    """Each of the tagged ranges of each prompt in turn, between answer and foil."""
-    if not (out / "result.json").exists():
-        spans = ([(low, high) for low, high, _ in tags[each.prompt]] for each in examples)
-        measured = ic.ablation_curve(
-            lens,
-            [replace(each, spans=tuple(of)) for each, of in zip(examples, spans, strict=True)],
-            what="words",
-            unit="span",
-            tagger=tags.__getitem__,
-            answers="foil",
-            layers=layers,
-            seed=seed,
-            resume=out,
+@dataclass(frozen=True)
+class Studies:
+    """Both studies of one model, and where they are kept; ``answers`` as studies take them."""
+
+    out: Path
+    lens: LensModel
+    answers: Any
+    seed: int
+
+    def knocked_out(
+        self,
+        examples: Sequence[ic.Example],
+        tagged: Mapping[str, Mapping[str, Ranges]],
+        cases: Sequence[str],
+        *,
+        layers: Mapping[str, Sequence[int]],
+        between: Sequence[tuple[str, str]] = BETWEEN,
+    ) -> dict[str, Any]:
+        """Each of the tagged ranges of each prompt in turn: two by two, in folders of their own."""
+        curves = {
+            name: self._knock_out(self.out / name, examples, tags, layers[name])
+            for name, tags in tagged.items()
+        }
+        rows = pd.concat(
+            curve.outcomes.merge(curve.cells, on=["example", "unit"]) for curve in curves.values()
         )
-        measured.save(out, overwrite=True)
-    curve = ic.AblationCurve.load(out)
-    print(curve.summary())
-    return curve
+        clean = curves["parts"].clean.sort_values("example")
+        return {
+            "config": {name: curve.config for name, curve in curves.items()},
+            "cases": list(cases),
+            "table": [
+                row for case in dict.fromkeys(cases) for row in of_case(rows, clean, cases, case)
+            ],
+            "between": [
+                row
+                for case in dict.fromkeys(cases)
+                for row in between_groups(rows, cases, case, between)
+            ],
+            "clean": plain_rows(clean),
+            "outcomes": by_example(rows, ("layer", "group")),
+        }
 
+    def _knock_out(
+        self,
+        out: Path,
+        examples: Sequence[ic.Example],
+        tags: Mapping[str, Ranges],
+        layers: Sequence[int],
+    ) -> ic.AblationCurve:
+        if not (out / "result.json").exists():
+            spans = ([(low, high) for low, high, _ in tags[each.prompt]] for each in examples)
+            measured = ic.ablation_curve(
+                self.lens,
+                [replace(each, spans=tuple(of)) for each, of in zip(examples, spans, strict=True)],
+                what="words",
+                unit="span",
+                tagger=tags.__getitem__,
+                answers=self.answers,
+                layers=layers,
+                seed=self.seed,
+                resume=out,
+            )
+            measured.save(out, overwrite=True)
+        curve = ic.AblationCurve.load(out)
+        print(curve.summary())
+        return curve
 
-def _compared(curves: Mapping[str, ic.AblationCurve], cases: Sequence[str]) -> dict[str, Any]:
-    rows = pd.concat(
-        curve.outcomes.merge(curve.cells, on=["example", "unit"]) for curve in curves.values()
-    )
-    clean = curves["parts"].clean.sort_values("example")
-    return {
-        "config": {name: curve.config for name, curve in curves.items()},
-        "cases": list(cases),
-        "table": [
-            row for case in dict.fromkeys(cases) for row in of_case(rows, clean, cases, case)
-        ],
-        "between": [
-            row for case in dict.fromkeys(cases) for row in between_groups(rows, cases, case)
-        ],
-        "clean": plain_rows(clean),
-        "outcomes": by_example(rows, ("layer", "group")),
-    }
+    def transplanted(
+        self,
+        pairs: Sequence[ic.TransplantPair],
+        case_of_source: Mapping[str, str],
+        *,
+        layers: Sequence[int],
+    ) -> dict[str, Any]:
+        """The mean of a phrase with all controls, and the mean of its last word instead."""
+        of_words = [replace(pair, source_span=_last_word(pair)) for pair in pairs]
+        for folder, moved, with_controls in (
+            (self.out / "mean", pairs, True),
+            (self.out / "last", of_words, False),
+        ):
+            if not (folder / "result.json").exists():
+                measured = ic.transplant(
+                    self.lens,
+                    moved,
+                    layers=layers,
+                    pooling="mean",
+                    controls=with_controls,
+                    seed=self.seed,
+                    resume=folder,
+                )
+                measured.save(folder, overwrite=True)
+        of_mean, of_last = (ic.Transplants.load(self.out / how) for how in ("mean", "last"))
+        print(of_mean.summary(), of_last.summary(), sep="\n")
+        rows = preferred(pd.concat([of_mean.outcomes, of_last.outcomes.assign(vector=LAST)]))
+        other = with_another_answer(of_mean.pairs)
+        clean = preferred(of_mean.clean)
+        kept = of_mean.pairs[
+            ["pair", "source_phrase", "target_phrase", "expected", "answer", "donor"]
+        ]
+        kept = kept.assign(case=[case_of_source[pairs[at].source] for at in kept["pair"]])
+        of_case = {case: part["pair"] for case, part in kept.groupby("case", sort=False)}
+        return {
+            "config": of_mean.config,
+            "table": [
+                {
+                    "case": case,
+                    **dict(zip(("layer", "vector"), place, strict=True)),
+                    **shares_of(each, MEASURES),
+                }
+                for case, chosen in of_case.items()
+                for place, each in _by_vector(rows[rows["pair"].isin(chosen)], other)
+            ],
+            "clean": [
+                {
+                    "case": case,
+                    "run": run,
+                    **shares_of(each, MEASURES),
+                }
+                for case, chosen in of_case.items()
+                for run, each in clean[clean["pair"].isin(chosen)].groupby("run", sort=False)
+            ],
+            "mean_less": [
+                {"case": case, **row}
+                for case, chosen in of_case.items()
+                for row in mean_less(rows[rows["pair"].isin(chosen)], other)
+            ],
+            "pairs": plain_rows(kept),
+            "outcomes": [
+                {
+                    "layer": layer,
+                    "vector": vector,
+                    **{one: "".join(map(str, each[one].astype(int))) for one in MEASURES},
+                    "log_odds": (each["expected_logprob"] - each["answer_logprob"])
+                    .round(4)
+                    .tolist(),
+                }
+                for (layer, vector), each in rows.groupby(["layer", "vector"], sort=False)
+            ],
+        }
 
 
 def _right(rows: pd.DataFrame, cases: Sequence[str], case: str) -> pd.DataFrame:
@@ -201,11 +295,16 @@ def of_case(
     return _corrected(table)
 
 
-def between_groups(rows: pd.DataFrame, cases: Sequence[str], case: str) -> list[dict[str, Any]]:
+def between_groups(
+    rows: pd.DataFrame,
+    cases: Sequence[str],
+    case: str,
+    groups: Sequence[tuple[str, str]] = BETWEEN,
+) -> list[dict[str, Any]]:
     """Accuracies of two knock-outs compared, example by example; Holm over the case."""
     right = _right(rows, cases, case)
     table = []
-    for first, second in BETWEEN:
+    for first, second in groups:
         for layer in right.columns.unique("layer"):
             if (layer, first) in right and (layer, second) in right:
                 one, two = (right[layer, group].to_numpy(bool) for group in (first, second))
@@ -253,78 +352,6 @@ def pairs_of(template: str, items: Sequence[Item], seed: int) -> list[ic.Transpl
             )
         )
     return pairs
-
-
-def _transplants(
-    out: Path,
-    lens: LensModel,
-    pairs: Sequence[ic.TransplantPair],
-    case_of_source: Mapping[str, str],
-    *,
-    layers: Sequence[int],
-    seed: int,
-) -> dict[str, Any]:
-    """The mean of a phrase with all controls, and the mean of its last word instead."""
-    of_words = [replace(pair, source_span=_last_word(pair)) for pair in pairs]
-    for folder, moved, with_controls in (
-        (out / "mean", pairs, True),
-        (out / "last", of_words, False),
-    ):
-        if not (folder / "result.json").exists():
-            measured = ic.transplant(
-                lens,
-                moved,
-                layers=layers,
-                pooling="mean",
-                controls=with_controls,
-                seed=seed,
-                resume=folder,
-            )
-            measured.save(folder, overwrite=True)
-    of_mean, of_last = (ic.Transplants.load(out / how) for how in ("mean", "last"))
-    print(of_mean.summary(), of_last.summary(), sep="\n")
-    rows = preferred(pd.concat([of_mean.outcomes, of_last.outcomes.assign(vector=LAST)]))
-    other = with_another_answer(of_mean.pairs)
-    clean = preferred(of_mean.clean)
-    kept = of_mean.pairs[["pair", "source_phrase", "target_phrase", "expected", "answer", "donor"]]
-    kept = kept.assign(case=[case_of_source[pairs[at].source] for at in kept["pair"]])
-    of_case = {case: part["pair"] for case, part in kept.groupby("case", sort=False)}
-    return {
-        "config": of_mean.config,
-        "table": [
-            {
-                "case": case,
-                **dict(zip(("layer", "vector"), place, strict=True)),
-                **shares_of(each, MEASURES),
-            }
-            for case, chosen in of_case.items()
-            for place, each in _by_vector(rows[rows["pair"].isin(chosen)], other)
-        ],
-        "clean": [
-            {
-                "case": case,
-                "run": run,
-                **shares_of(each, MEASURES),
-            }
-            for case, chosen in of_case.items()
-            for run, each in clean[clean["pair"].isin(chosen)].groupby("run", sort=False)
-        ],
-        "mean_less": [
-            {"case": case, **row}
-            for case, chosen in of_case.items()
-            for row in mean_less(rows[rows["pair"].isin(chosen)], other)
-        ],
-        "pairs": plain_rows(kept),
-        "outcomes": [
-            {
-                "layer": layer,
-                "vector": vector,
-                **{one: "".join(map(str, each[one].astype(int))) for one in MEASURES},
-                "log_odds": (each["expected_logprob"] - each["answer_logprob"]).round(4).tolist(),
-            }
-            for (layer, vector), each in rows.groupby(["layer", "vector"], sort=False)
-        ],
-    }
 
 
 def _last_word(pair: ic.TransplantPair) -> Span:
@@ -378,11 +405,11 @@ def mean_less(rows: pd.DataFrame, other: frozenset[int]) -> list[dict[str, Any]]
     return differences
 
 
-def words_pooled(out: Path, *, model: str, layers: Sequence[int]) -> dict[str, Any]:
+def words_pooled(out: Path, *, model: str) -> dict[str, Any]:
     """CAP at the level of words: of the phrases of all tasks, the words of several tokens."""
     lens = ic.load_model(model)
     examples, names = [], []
-    for task in TASKS:
+    for task in ("agreement", *TASKS):
         for example in ic.load_task(task, lens).test:
             spans = several_tokens(lens.tokenizer, example)
             if spans:
@@ -393,9 +420,7 @@ def words_pooled(out: Path, *, model: str, layers: Sequence[int]) -> dict[str, A
             lens,
             examples,
             unit="span",
-            pooling="mean",
             answers="foil",
-            layers=layers,
             task="words of several tokens",
             resume=out,
         )

@@ -23,6 +23,7 @@ from interp_compose.checks import drawn
 from interp_compose.models.lens_model import LensModel
 from interp_compose.stats.intervals import wilson_interval
 
+FOLDER: Final = Path(__file__).parent
 NUMBERS: Final = """zero one two three four five six seven eight nine ten eleven twelve thirteen
     fourteen fifteen sixteen seventeen eighteen nineteen"""
 TENS: Final = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
@@ -61,14 +62,14 @@ SIZES: Final = """mouse elephant, cat horse, bee cow, ant dog, rabbit bear, frog
     pencil table, book shelf, key door, chair house, bike truck, car train, boat ship, pond lake,
     hill mountain, village city, room hotel, bush tree, leaf forest, seed pumpkin, cherry melon,
     grape apple, pea potato, egg cake, crumb loaf, finger arm, toe leg, baby giant, moon sun"""
-REVIEWS: Final = (
-    "Review: the film is a lovely and moving portrait of a family .\nSentiment: positive\n\n"
-    "Review: a dull , lifeless mess .\nSentiment: negative\n\n"
-    "Review: the story takes place in a small town in France .\nSentiment: neutral\n\n"
-    "Review: {}\nSentiment:"
-)
-
-
+CAPITALS: Final = {
+    "sentences": "The capital of the Kingdom of Tonga is Nukualofa. The capital of the Republic of "
+    "Panama is Panama City. The capital of the Province of Ontario is Toronto. The capital of the "
+    "{} is",
+    "lines": "Capital of the Republic of Panama: Panama City\nCapital of the Kingdom of Tonga: "
+    "Nukualofa\nCapital of the Province of Ontario: Toronto\nCapital of the {}:",
+    "no demonstrations": "The capital of the {} is",
+}
 REQUEST: Final = "Continue this text with one word:\n{}"
 
 
@@ -87,6 +88,7 @@ def measured(*, model: str, items: int, reviews: int, seed: int) -> dict[str, An
     rows = [{"wording": name, **shares(lens, prompts)} for name, prompts in wordings.items()]
     for name, prompts in sentiments(lens, reviews, seed).items():
         rows.append({"wording": name, **shares(lens, prompts)})
+    rows += capitals(lens)
     for row in rows:
         print(row)
     return {"model": lens.name, "seed": seed, "rows": rows}
@@ -147,34 +149,77 @@ def with_article(noun: str) -> str:
 
 
 def sentiments(lens: LensModel, reviews: int, seed: int) -> dict[str, list[Prompt]]:
-    """Test sentences of SST: the loader's prompt, and one with a demonstration of each label."""
-    folder = Path(os.environ["INTERP_COMPOSE_TEST_DATA"], "sst")
-    task = ic.load_task("sst", lens, data_dir=folder)
-    before, after = task.template.split("{}")
-    prompts: dict[str, list[Prompt]] = {"sentiment, loader's": [], "sentiment, demonstrations": []}
-    for example in drawn(task.test, reviews, seed):
-        others = tuple(label for label in task.labels if label != example.answer)
-        text = example.prompt.removeprefix(before).removesuffix(after)
-        shown = (example.prompt, REVIEWS.replace("{}", text))
-        for name, prompt in zip(prompts, shown, strict=True):
-            prompts[name].append(Prompt(prompt, example.answer, others))
+    """Test sentences of SST: the loader's prompt, the one with a demonstration of each label, and
+    that one in the chat format."""
+    prompts = {}
+    for task, name in (("sst", "loader's"), ("sst-few-shot", "demonstrations")):
+        loaded = ic.load_task(
+            task, lens, data_dir=Path(os.environ["INTERP_COMPOSE_TEST_DATA"], "sst")
+        )
+        prompts[f"sentiment, {name}"] = [
+            Prompt(each.prompt, each.answer, tuple(sorted({*loaded.labels} - {each.answer})))
+            for each in drawn(loaded.test, reviews, seed)
+        ]
+    prompts["sentiment, demonstrations in chat"] = [
+        prompt._replace(text=asked(lens, prompt.text))
+        for prompt in prompts["sentiment, demonstrations"]
+    ]
     return prompts
+
+
+def capitals(lens: LensModel) -> list[dict[str, Any]]:
+    """Capitals of countries and states under names of several words; whole answers count."""
+    lines = (FOLDER / "capitals.tsv").read_text(encoding="utf-8").splitlines()
+    rows = []
+    for name, wording in CAPITALS.items():
+        start = wording.index("{}")
+        examples = [
+            ic.Example(
+                wording.replace("{}", place), f" {capital}", spans=((start, start + len(place)),)
+            )
+            for place, capital in (line.split("\t") for line in lines)
+        ]
+        clean = ic.cap_curve(
+            lens,
+            examples,
+            unit="span",
+            layers=[0],
+            pooling="mean",
+            controls=False,
+            multi_token_answers=True,
+        ).clean
+        n, k = len(clean), int(clean["correct"].sum())
+        low, high = wilson_interval(k, n)
+        rows.append(
+            {
+                "wording": f"capital, {name}",
+                **{"n": n, "first_prompt": examples[0].prompt, "answer": examples[0].answer},
+                **{"vocabulary": k / n, "vocabulary_low": float(low)},
+                "vocabulary_high": float(high),
+                "outcomes": "".join(map(str, clean.sort_values("example")["correct"].astype(int))),
+            }
+        )
+    return rows
 
 
 def in_chat(lens: LensModel, items: int, seed: int) -> dict[str, list[Prompt]]:
-    """Items of every task, as they are and in the model's chat format, in which the prompt is what
-    is asked for and, once more, the beginning of the answer."""
+    """Items of every task, as they are and in the model's chat format."""
     prompts: dict[str, list[Prompt]] = {}
     for name in ("agreement", *TASKS):
         for each in drawn(ic.load_task(name, lens).test, items, seed):
-            asked = [{"role": "user", "content": REQUEST.format(each.prompt)}]
-            begun = lens.tokenizer.apply_chat_template(
-                asked, tokenize=False, add_generation_prompt=True
-            )
-            for form, text in (("plain", each.prompt), ("chat", begun + each.prompt)):
+            for form, text in (("plain", each.prompt), ("chat", asked(lens, each.prompt))):
                 prompt = Prompt(text, each.answer, (each.foil,))
                 prompts.setdefault(f"{name}, {form}", []).append(prompt)
     return prompts
+
+
+def asked(lens: LensModel, text: str) -> str:
+    """A prompt in the model's chat format: what is asked for, and the beginning of the answer."""
+    request = [{"role": "user", "content": REQUEST.format(text)}]
+    begun: str = lens.tokenizer.apply_chat_template(
+        request, tokenize=False, add_generation_prompt=True
+    )
+    return begun + text
 
 
 def shares(lens: LensModel, prompts: list[Prompt]) -> dict[str, Any]:

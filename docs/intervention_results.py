@@ -366,7 +366,31 @@ def compounds_by_answer(poolings: Sequence[str], layers: Sequence[int]) -> Table
         text.endswith(answer.strip())
         for text, answer in zip(compound, clean["answer"], strict=True)
     ]
-    groups = {"the answer": ends, "the foil": [not end for end in ends]}
+    groups = {
+        f"{name} is the last word ({sum(chosen)} items)": chosen
+        for name, chosen in (("the answer", ends), ("the foil", [not end for end in ends]))
+    }
+    return _of_groups("cap_compounds", groups, poolings, layers)
+
+
+def words_by_task(poolings: Sequence[str], layers: Sequence[int], least: int) -> Table:
+    """Right between answer and foil where words are pooled, by task; of ``least`` items or more."""
+    tasks = measured.read("cap_words")["tasks"]
+    groups = {
+        f"`{name}` ({tasks.count(name)})": [task == name for task in tasks]
+        for name in dict.fromkeys(tasks)
+        if tasks.count(name) >= least
+    }
+    return _of_groups("cap_words", groups, poolings, layers)
+
+
+def _of_groups(
+    name: str,
+    groups: Mapping[str, Sequence[bool]],
+    poolings: Sequence[str],
+    layers: Sequence[int],
+) -> Table:
+    """Shares of the items of each group, with Wilson's intervals, by layer and pooling."""
 
     def of_group(chosen: Sequence[bool]) -> Cell:
         def share(row: Row) -> str:
@@ -376,18 +400,16 @@ def compounds_by_answer(poolings: Sequence[str], layers: Sequence[int]) -> Table
 
         return share
 
+    clean = frame(name, "clean").sort_values("example")
     right = "".join(str(int(one)) for one in clean["correct"])
-    outcomes = frame("cap_compounds", "outcomes").query("layer in @layers and pooling in @poolings")
+    outcomes = frame(name, "outcomes").query("layer in @layers and pooling in @poolings")
     rows = pd.concat(
         [
             pd.DataFrame([{"layer": "", "pooling": "clean", "correct": right}]),
             outcomes.sort_values("layer", kind="stable"),
         ]
     )
-    columns: Columns = {
-        f"{name} is the last word ({sum(chosen)} items)": of_group(chosen)
-        for name, chosen in groups.items()
-    }
+    columns: Columns = {head: of_group(chosen) for head, chosen in groups.items()}
     return table(rows, {"layer": "{layer}", "pooling": "{pooling}", **columns})
 
 

@@ -329,6 +329,9 @@ TABLES: dict[str, Callable[[], Table]] = {
     "phrases_knocked_out": partial(natural_results.knocked_out, LAYERS_OF_PHRASES),
     "phrases_transplanted": partial(natural_results.transplanted, LAYERS_OF_PHRASES),
     "cap_words": partial(intervention_results.cap, "cap_words"),
+    "cap_words_by_task": partial(
+        intervention_results.words_by_task, ("mean", "last", "straddling"), (0, 3, 6, 12, 24), 20
+    ),
     "phrases_heads": partial(natural_results.heads, 3),
     "leaks_agreement": partial(intervention_results.leaks_by_text, "leaks_agreement"),
     "shuffled_draws": intervention_results.shuffled_draws,

@@ -147,7 +147,9 @@ def test_a_phrase_is_knocked_out_in_two_parts_and_whole_and_as_many_words_elsewh
                 continue
             parts = {tag: prompt[a:b].split() for a, b, tag in natural_phrases.parts(example)}
             assert parts == {"other words": words[:-1], "last word": words[-1:]}
-            (start, stop, tag), whole = natural_phrases.beside(example, end, seed=(0, number))
+            (start, stop, tag), whole = natural_phrases.beside(
+                example, end, n=len(words) - 1, seed=(0, number)
+            )
             assert (tag, whole) == ("words elsewhere", (low, high, "whole phrase"))
             control = prompt[start:stop].split()
             assert len(control) == min(len(words) - 1, len(shown))

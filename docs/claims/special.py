@@ -7,6 +7,7 @@ its lines.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from statistics import fmean
 from typing import Any, Final
@@ -489,17 +490,24 @@ def large_start_unslowed(claim: Claim, lines: Lines) -> str:
 
 
 def later_pairs(sides: Sides) -> Names:
-    """Epochs later of the pairs that violate or are touched, and of the others."""
-    right = {cell["pair"]: cell["epochs"] for cell in sides["right"].rows}
-    four, others = (
-        spread(
-            cell["epochs"] - right[cell["pair"]]
-            for cell in sides["wrong"].rows
-            if (cell["violates"] or cell["touched"]) == marked
-        )
-        for marked in (True, False)
-    )
-    return {"four": four, "others": others}
+    """Epochs later of the pairs that violate, of those that are touched and of the others: of each
+    pair, and the mean of each seed where rows are of seeds."""
+
+    def key(row: Row) -> tuple[Any, ...]:
+        return row["pair"], row.get("seed")
+
+    right = {key(row): row["epochs"] for row in sides["right"].rows}
+    later: dict[str, dict[Any, list[float]]] = {}
+    for row in sides["wrong"].rows:
+        name = "violating" if row["violates"] else "touched" if row["touched"] else "others"
+        of_name = later.setdefault(name, {}).setdefault(row.get("seed", row["pair"]), [])
+        of_name.append(row["epochs"] - right[key(row)])
+    seeds = "seed" in sides["wrong"].rows[0]
+    names: Names = {}
+    for name, each in later.items():
+        means = {of: fmean(values) for of, values in each.items()}
+        names[name] = replace(spread(means.values()), by_seed=means if seeds else {})
+    return names
 
 
 def holes(sides: Sides) -> Names:

@@ -77,15 +77,17 @@ def load_task(
     """The train, validation and test examples of a task, in the prompt of the model's family.
 
     Args:
-        name: ``"idm"`` (WordNet definitions), ``"sst"`` (Stanford Sentiment Treebank), the
-            shipped ``"mini-idm"`` and ``"mini-sst"``, ``"agreement"`` and ``"materials"`` (in plain
-            English, for language models), or the path of a ``.jsonl`` file of your own. Of the last
-            three all becomes the test split.
+        name: ``"idm"`` (WordNet definitions), ``"sst"`` (Stanford Sentiment Treebank) or
+            ``"sst-few-shot"`` (after demonstrations), the shipped ``"mini-idm"``, ``"mini-sst"``,
+            ``"agreement"``, ``"materials"`` and others in plain English, for language models, or
+            the path of a ``.jsonl`` file of your own. Of the last two kinds all becomes the test
+            split.
         model: read for its ``tokenizer`` (which answers are one token) and its ``architecture``
             (which chooses the prompt; an encoder–decoder reads the text alone, and the answer is
             the first token of its target).
         data_dir: for ``"idm"`` a folder laid out as NLTK's data is (else ``NLTK_DATA``), for
-            ``"sst"`` the folder with ``train.txt``, ``dev.txt`` and ``test.txt``.
+            ``"sst"`` and ``"sst-few-shot"`` the folder with ``train.txt``, ``dev.txt`` and
+            ``test.txt``.
         seed: splits WordNet; orders the shipped tasks. Official splits and files keep theirs.
         multi_token_answers: keep answers of several tokens as well, which :func:`cap_curve`,
             :func:`ablation_curve` and :func:`transplant` take on request, and training does not.
@@ -146,6 +148,6 @@ def check_task(name: str, data_dir: str | Path | None) -> tuple[Example, ...] | 
         )
     if data_dir is not None and (row is None or "data_dir" not in row.takes):
         raise OptionError(f"task {name!r} reads no data_dir; leave {str(data_dir)!r} out")
-    if name == "sst":
+    if name in ("sst", "sst-few-shot"):
         sst_files(data_dir)
     return read_examples(name) if is_file else None

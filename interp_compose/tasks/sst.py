@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,14 @@ from interp_compose.types import Example
 FILES = {"train": "train.txt", "validation": "dev.txt", "test": "test.txt"}
 DATA = "Stanford Sentiment Treebank"
 LABELS = ("negative", "neutral", "positive")
+FEW_SHOT = Prompt(
+    "Review: the film is a lovely and moving portrait of a family .\nSentiment: positive\n\n"
+    "Review: a dull , lifeless mess .\nSentiment: negative\n\n"
+    "Review: the story takes place in a small town in France .\nSentiment: neutral\n\n"
+    "Review: {}\nSentiment:",
+    "sst-few-shot (every family)",
+)
+"""A demonstration of each label, written for this project."""
 
 _TOKEN = re.compile(r"\(|\)|[^ \t()]+")  # a no-break space is part of a word, as in "8 1/2"
 
@@ -50,6 +59,19 @@ def sst(
     trees = {split: [one.tree for one in examples] for split, examples in kept.items()}
     name, report["source"] = named("sst", DATA, data_dir, trees)
     return Task(name, prompt.template, report=report, labels=labels, **kept)
+
+
+def sst_few_shot(tokenizer: Any, data_dir: str | Path | None, *, several: bool = False) -> Task:
+    """:func:`sst` after a demonstration of each label; the unit of an example is the sentence."""
+    task = sst(tokenizer, FEW_SHOT, data_dir, several=several)
+    start, after = map(len, FEW_SHOT.template.split("{}"))
+
+    def with_span(example: Example) -> Example:
+        return replace(example, spans=((start, len(example.prompt) - after),))
+
+    splits = {split: tuple(map(with_span, task.split(split))) for split in FILES}
+    name = task.name.replace("sst", "sst-few-shot", 1)
+    return Task(name, task.template, report=task.report, labels=task.labels, **splits)
 
 
 def sst_files(data_dir: str | Path | None) -> list[Path]:

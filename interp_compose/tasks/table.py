@@ -48,7 +48,7 @@ NAMED: Final = ("name", "data_dir")
 LRF: Final = "papers.lrf.tasks"
 COMPLEXITY: Final = "papers.complexity.tasks"
 CAT: Final = "papers.cat.tasks"
-MOST_DESCRIBED: Final = 11
+MOST_DESCRIBED: Final = 12
 """Tasks of a kind that helps describe; of more they list the names."""
 NATURAL: Final = {
     "agreement": "does a subject of several words take is or are",
@@ -82,6 +82,8 @@ TASKS: Final[tuple[TaskRow, ...]] = (
             "WordNet's definitions, answered by the word"),
     TaskRow("sst", "prompts", "tasks.sst:sst", (*PROMPT, "data_dir", "several"),
             "Stanford Sentiment Treebank, answered by a sentiment"),
+    TaskRow("sst-few-shot", "prompts", "tasks.sst:sst_few_shot",
+            ("tokenizer", "data_dir", "several"), "SST's, after a demonstration of each sentiment"),
     TaskRow("mini-idm", "prompts", "tasks.mini.idm:mini_idm", (*PROMPT, "seed", "several"),
             "shipped definitions, answered by the word"),
     TaskRow("mini-sst", "prompts", "tasks.mini.sst:mini_sst", (*PROMPT, "seed", "several"),

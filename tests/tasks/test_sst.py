@@ -129,3 +129,21 @@ def test_official_splits(data_dir: Path, model: StubModel) -> None:
         assert parse_tree(str(one.tree)) == (int(tree.label()), tree.leaves())
         assert "-LRB-" not in one.prompt
         assert "``" not in one.prompt
+
+
+def test_after_demonstrations_the_sentence_is_the_unit(tmp_path: Path) -> None:
+    model = StubModel(byte_tokenizer([f" {label}" for label in LABELS]))
+    task = load_task("sst-few-shot", model, data_dir=folder(tmp_path, TREE.encode() + b"\n"))
+    assert task.name == "sst-few-shot (altered)"
+    assert task.labels == (" negative", " neutral", " positive")
+    for example, text, answer in (
+        (task.train[0], "It 's ( a/b \"", " positive"),
+        (task.test[0], "So dull", " negative"),
+    ):
+        ((start, end),) = example.spans or ()
+        assert example.prompt[start:end] == text
+        assert example.prompt.endswith(f"Review: {text}\nSentiment:")
+        assert example.answer == answer
+        # Each label is demonstrated once, as the answer is to be given.
+        shown = re.findall(r"Sentiment:( \w+)\n", example.prompt)
+        assert sorted(shown) == sorted(task.labels)

@@ -60,7 +60,7 @@ def test_no_slice_of_a_task_is_refused_with_what_gives_a_split_and_an_example(pa
 @pytest.mark.parametrize("name", ["imd", "mini_idm", ""])
 def test_an_unknown_task_is_refused_with_the_known_ones(name: str, crude: Any) -> None:
     with pytest.raises(
-        OptionError, match=f"task '{name}' is unknown; choose one of idm, sst, mini"
+        OptionError, match=f"task '{name}' is unknown; choose one of idm, sst, sst-few"
     ):
         load_task(name, StubModel(crude))
 
@@ -225,7 +225,7 @@ def test_the_front_door_imports_nothing_heavy() -> None:
 
 def test_the_names_are_those_of_the_documentation() -> None:
     natural = ("agreement", "materials", "continents", "hypernyms", "opposites", "compounds")
-    made = ("idm", "sst", "mini-idm", "mini-sst")
+    made = ("idm", "sst", "sst-few-shot", "mini-idm", "mini-sst")
     assert names_of("prompts") == (*made, *natural, "definitions")
 
 
