@@ -33,6 +33,12 @@ def without_prompts(clean: pd.DataFrame) -> list[dict[str, Any]]:
     return plain_rows(clean.drop(columns="prompt"))
 
 
+def answers_given(clean: pd.DataFrame) -> list[dict[str, Any]]:
+    """How many examples of each answer the clean model gives each prediction."""
+    counts = clean.groupby(["answer", "prediction_text"]).size()
+    return plain_rows(counts.rename("n").reset_index())
+
+
 def controls(curve: ic.CapCurve) -> list[dict[str, Any]]:
     """``mean`` minus each control, by layer, with ``against`` for the control's name."""
     frames = [

@@ -7,10 +7,12 @@ from typing import Final
 
 import pandas as pd
 
-from benchmarks.natural_phrases import TASKS
+from benchmarks.natural_phrases import TASKS as NATURAL
 from docs.measured import Cell, Columns, Row, Table, cell, frame, pivot, read, records, table
 from interp_compose.studies.core.text import probability
 
+TASKS: Final = (*NATURAL, "sst")
+NAMES: Final = {"sst": "sst-few-shot"}
 VECTORS: Final = {
     "transplant": "the phrase",
     "last word": "its last word",
@@ -33,7 +35,10 @@ def _in_order(rows: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """Sorted by columns as they are shown, then by layer."""
     orders = {
         "task": TASKS,
-        "group": ("last word", "other words", "whole phrase", "words elsewhere"),
+        "group": (
+            *("last word", "other words", "phrase of its sentiment", "other phrase"),
+            *("whole phrase", "words elsewhere"),
+        ),
         "vector": [*VECTORS],
     }
     ranks = {
@@ -86,7 +91,7 @@ def transplanted(layers: Sequence[int]) -> Table:
 
 
 def _case(row: Row) -> str:
-    return ", ".join(filter(None, (f"`{row['task']}`", row["case"])))
+    return ", ".join(filter(None, (f"`{NAMES.get(row['task'], row['task'])}`", row["case"])))
 
 
 def _starred(share: str) -> Cell:
@@ -108,7 +113,7 @@ def heads(most: int) -> Table:
             cell(change, row) + probability(row["p_holm"])
             for row in records(losing.sort_values("difference").head(most))
         ]
-        rows.append({"task": task, "n": len(of_task["changes"].iloc[0]), "shown": "; ".join(shown)})
+        rows.append({"task": NAMES.get(task, task), "n": len(of_task["changes"].iloc[0]), "shown": "; ".join(shown)})
     columns: Columns = {
         "task": "`{task}`",
         "items": "{n}",

@@ -6,11 +6,22 @@ import re
 from collections import Counter
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 import torch
 
 import interp_compose as ic
-from benchmarks.tried_wordings import NUMBERS, Prompt, comparisons, in_chat, shares, sums
+from benchmarks.tried_wordings import (
+    CAPITALS,
+    FOLDER,
+    NUMBERS,
+    Prompt,
+    capitals,
+    comparisons,
+    in_chat,
+    shares,
+    sums,
+)
 
 VALUES = {name: value for value, name in enumerate(NUMBERS.split())}
 
@@ -84,3 +95,28 @@ def test_shares_are_those_counted_from_the_logits() -> None:
     assert measured["foil"] == pytest.approx(among / 6)
     assert 0 < among < 6
     assert measured["foil_low"] < among / 6 < measured["foil_high"]
+
+
+def test_whole_capitals_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = (FOLDER / "capitals.tsv").read_text(encoding="utf-8").splitlines()
+    places = [line.split("\t") for line in lines]
+    assert all(len(place) == 2 and all(part.strip() == part for part in place) for place in places)
+    assert len({name for name, _ in places}) == len(places)
+    for wording in CAPITALS.values():
+        # No demonstration gives an item away.
+        assert not any(name in wording or f" {capital}" in wording for name, capital in places)
+
+    def cap_curve(lens: object, examples: list[ic.Example], **options: object) -> SimpleNamespace:
+        assert options["multi_token_answers"]
+        for example, (name, capital) in zip(examples, places, strict=True):
+            assert example.answer == f" {capital}"
+            assert [example.prompt[low:high] for low, high in example.spans or ()] == [name]
+        right = [number == 1 for number in range(len(examples))]
+        return SimpleNamespace(
+            clean=pd.DataFrame({"example": range(len(examples)), "correct": right})
+        )
+
+    monkeypatch.setattr(ic, "cap_curve", cap_curve)
+    for row in capitals(SimpleNamespace()):  # type: ignore[arg-type]
+        assert row["vocabulary"] == 1 / len(places)
+        assert row["outcomes"] == "01" + "0" * (len(places) - 2)
