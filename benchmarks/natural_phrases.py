@@ -360,9 +360,12 @@ def _last_word(pair: ic.TransplantPair) -> Span:
 
 
 def with_another_answer(pairs: pd.DataFrame) -> frozenset[int]:
-    """Pairs whose random phrase has neither their expected nor their untouched answer."""
+    """Pairs whose random phrase has neither their expected nor their untouched answer; where a task
+    has two answers alone, those whose random phrase has the untouched one."""
     of_donor = pairs["donor"].map(pairs.set_index("pair")["expected"])
-    other = (of_donor != pairs["expected"]) & (of_donor != pairs["answer"])
+    other = of_donor != pairs["expected"]
+    if pairs["expected"].nunique() > 2:
+        other &= of_donor != pairs["answer"]
     return frozenset(pairs["pair"][other].tolist())
 
 

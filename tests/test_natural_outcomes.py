@@ -251,6 +251,11 @@ def test_the_expected_answer_is_compared_with_the_untouched_pair_by_pair() -> No
     for pair, answer in ((0, "c"), (1, "a")):  # the random phrase's: expected, or untouched
         same = donors.assign(answer=donors["answer"].mask(donors["pair"] == pair, answer))
         assert natural_phrases.with_another_answer(same) == {0, 1, 2} - {pair}
+    # Of two answers, every other one is the untouched one.
+    two = pd.DataFrame(
+        {"pair": [0, 1, 2], "expected": list("aba"), "answer": list("bab"), "donor": [2, 0, 1]}
+    )
+    assert natural_phrases.with_another_answer(two) == {1, 2}
     less = {
         (row["measure"], row["against"]): row
         for row in natural_phrases.mean_less(kept, frozenset({0, 2}))

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
 
 import interp_compose as ic
-from benchmarks.natural_phrases import beside, demonstrations, pairs_of
-from benchmarks.review_phrases import DECIDES, OTHER, items_of, review
+from benchmarks.natural_phrases import ELSEWHERE, WHOLE, pairs_of
+from benchmarks.review_phrases import (
+    DECIDES,
+    KEPT,
+    OTHER,
+    Review,
+    beside,
+    items_of,
+    review,
+    without_text,
+)
 from interp_compose.tasks.sst import FEW_SHOT
 
 GOOD = "(4 (2 A) (4 gem))"
@@ -49,30 +61,64 @@ def test_the_phrase_that_alone_has_a_review_s_sentiment_decides(
     assert shown == phrases
 
 
-def test_as_many_words_of_the_demonstrations_are_the_control() -> None:
-    prompt = FEW_SHOT("A gem of a town")
-    start = prompt.index("A gem of")
-    one = ic.Example(prompt, " positive", spans=((start, start + len("A gem of a town")),))
-    end = demonstrations(FEW_SHOT.template)
-    for seed in range(20):
-        (low, high, _), (*whole, _) = beside(one, end, n=3, seed=(seed, 0))
-        assert len(prompt[low:high].split()) == 3
-        assert high <= end <= start
-        assert tuple(whole) == one.spans[0] if one.spans else None
+def test_the_case_is_which_phrase_comes_first() -> None:
+    last = review(example(f"(4 {PLAIN} {GOOD})", "of a town A gem", " positive"))
+    first = review(
+        example(
+            f"(4 {GOOD} {PLAIN.replace('(2 (2 of', '(0 (2 of')})", "A gem of a town", " positive"
+        )
+    )
+    assert last
+    assert first
+    assert (last.case, last.other) == ("its phrase last", "neutral")
+    assert (first.case, first.other) == ("its phrase first", "negative")
 
 
-def test_whole_reviews_are_transplanted_into_those_of_other_labels() -> None:
-    texts = {" positive": ["A gem", "So [very] fine"], " negative": ["So dull", "Bad"]}
+@pytest.mark.parametrize("n", [1, 5, 12, 15])
+def test_as_many_words_of_one_demonstrated_review_are_the_control(n: int) -> None:
+    one = example("(2 whole)", "whole", " positive")
+    start = one.prompt.index("whole")
+    one = replace(one, spans=((start, start + len("whole")),))
+    own = one.prompt.index("a dull , lifeless mess")
+    phrase = (own, own + len(" ".join(one.prompt[own:].split(" ")[:n])), DECIDES)
+    shown = re.findall(r"Review: (.*)\n", FEW_SHOT.template)[:3]
+    found = set()
+    for seed in range(60):
+        (low, high, elsewhere), whole = beside(Review(one, [phrase], "neutral"), seed)
+        assert elsewhere == ELSEWHERE
+        assert whole == (start, start + len("whole"), WHOLE)
+        text = one.prompt[low:high]
+        assert len(text.split()) == min(n, 12)
+        assert any(text in each for each in shown)
+        found.add((low, high))
+    assert len(found) > (0 if n >= 12 else 5)
+    assert beside(Review(one, [phrase], "neutral"), 3) == beside(Review(one, [phrase], ""), 3)
+
+
+def test_whole_reviews_are_transplanted_into_those_of_the_other_sentiment() -> None:
+    texts = {
+        " positive": ["A gem", "So [very] fine"],
+        " negative": ["So dull", "Bad"],
+        " neutral": ["So"],
+    }
     examples = []
     for answer, of in texts.items():
         for text in of:
             start = FEW_SHOT.template.index("{}")
             span = (start, start + len(text))
             examples.append(ic.Example(FEW_SHOT(text), answer, spans=(span,)))
-    items = [item for answer in texts for item in items_of(examples, answer)]
-    assert [item.text for item in items] == ["[A gem]", "[So dull]", "[Bad]"]
+    items = items_of(examples, 4, 0)
+    assert sorted(item.text for item in items) == ["[A gem]", "[Bad]", "[So dull]"]
+    assert len(items_of(examples, 2, 0)) == 2
     for pair in pairs_of(FEW_SHOT.template, items, 0):
         assert pair.expected != pair.answer
         assert pair.source_phrase in texts[pair.expected]
         assert pair.target_phrase in texts[pair.answer]
         assert pair.composed == pair.source
+
+
+def test_no_text_is_kept() -> None:
+    row = {name: 1 for names in KEPT.values() for name in names}
+    for table, names in KEPT.items():
+        (kept,) = without_text(table, [{**row, "prompt": "A gem", "source_phrase": "A gem"}])
+        assert list(kept) == names
