@@ -11,7 +11,7 @@ from benchmarks.natural_phrases import TASKS as NATURAL
 from docs.measured import Cell, Columns, Row, Table, cell, frame, pivot, read, records, table
 from interp_compose.studies.core.text import probability
 
-TASKS: Final = (*NATURAL, "sst")
+TASKS: Final = (*NATURAL,)
 NAMES: Final = {"sst": "sst-few-shot"}
 VECTORS: Final = {
     "transplant": "the phrase",
@@ -113,7 +113,13 @@ def heads(most: int) -> Table:
             cell(change, row) + probability(row["p_holm"])
             for row in records(losing.sort_values("difference").head(most))
         ]
-        rows.append({"task": NAMES.get(task, task), "n": len(of_task["changes"].iloc[0]), "shown": "; ".join(shown)})
+        rows.append(
+            {
+                "task": NAMES.get(task, task),
+                "n": len(of_task["changes"].iloc[0]),
+                "shown": "; ".join(shown),
+            }
+        )
     columns: Columns = {
         "task": "`{task}`",
         "items": "{n}",

@@ -42,11 +42,10 @@ RULES: Final = """\
    direction and none in the other. The row names what takes no part: comparisons with both sides at
    the **floor** (of shares: 2 % or less) or the **ceiling** (98 %; R² 0.95), and runs that did not
    fit their training data.
-2. **Ranges**, where a file has nothing else (fitting speed in pre-LN at γ 0.8, contrasts under a
-   mask): from the smallest to the largest of five seeds, or of all cells of a phase diagram that
-   are in a phase, or pairs of anchors. Sides differ where these do not overlap. **Intervals**
-   of 95 % over pairs of phrases, over words, or of a coefficient of variation: undecided where one
-   contains the value of no effect.
+2. **Ranges**, where a file has nothing else (contrasts under a mask): from the smallest to the
+   largest of five seeds, or of all cells of a phase diagram that are in a phase. Sides differ where
+   these do not overlap. **Intervals** of 95 % over pairs of phrases, over words, or of a
+   coefficient of variation: undecided where one contains the value of no effect.
 3. **Several comparisons.** A claim about several tasks, models, depths, measures, splits or subsets
    must hold on each, and is undecided where they differ. A claim that itself names several *parts*,
    or has to hold against several baselines, is not reproduced where one of them is not. **Power**:
