@@ -11,7 +11,7 @@ from benchmarks.natural_phrases import TASKS as NATURAL
 from docs.measured import Cell, Columns, Row, Table, cell, frame, pivot, read, records, table
 from interp_compose.studies.core.text import probability
 
-TASKS: Final = (*NATURAL,)
+TASKS: Final = (*NATURAL, "sst")
 NAMES: Final = {"sst": "sst-few-shot"}
 VECTORS: Final = {
     "transplant": "the phrase",

@@ -328,7 +328,10 @@ TABLES: dict[str, Callable[[], Table]] = {
     "leaks": intervention_results.leaks,
     "phrases_knocked_out": partial(natural_results.knocked_out, LAYERS_OF_PHRASES),
     "phrases_transplanted": partial(natural_results.transplanted, LAYERS_OF_PHRASES),
-    **{name: partial(intervention_results.cap, name, LAYERS_OF_30) for name in ()},
+    **{
+        name: partial(intervention_results.cap, name, LAYERS_OF_30)
+        for name in ("cap_sst", "cap_sst_word")
+    },
     "cap_words": partial(intervention_results.cap, "cap_words"),
     "cap_words_by_task": partial(
         intervention_results.words_by_task, ("mean", "last", "straddling"), (0, 3, 6, 12, 24), 20

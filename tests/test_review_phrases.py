@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 import interp_compose as ic
+from benchmarks.cap_outcomes import answers_given, without_prompts
 from benchmarks.natural_phrases import ELSEWHERE, WHOLE, pairs_of
 from benchmarks.review_phrases import (
     DECIDES,
@@ -122,3 +124,19 @@ def test_no_text_is_kept() -> None:
     for table, names in KEPT.items():
         (kept,) = without_text(table, [{**row, "prompt": "A gem", "source_phrase": "A gem"}])
         assert list(kept) == names
+
+
+def test_of_texts_that_are_not_shipped_answers_alone_are_kept() -> None:
+    clean = pd.DataFrame(
+        {
+            "prompt": ["A gem", "Bad", "So dull"],
+            "answer": [" positive", " negative", " negative"],
+            "prediction_text": [" positive", " positive", " negative"],
+        }
+    )
+    assert all("prompt" not in row for row in without_prompts(clean))
+    assert answers_given(clean) == [
+        {"answer": " negative", "prediction_text": " negative", "n": 1},
+        {"answer": " negative", "prediction_text": " positive", "n": 1},
+        {"answer": " positive", "prediction_text": " positive", "n": 1},
+    ]

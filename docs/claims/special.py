@@ -202,8 +202,9 @@ def ratios_seen(lines: Lines) -> str:
     while needed - few > 1:
         middle = (few + needed) // 2
         few, needed = (middle, needed) if short(ratio, middle) < 0 else (few, middle)
+    where = " on the first line" if len(lines) > 1 else ""
     return (
-        f"power: of spreads, one {least:.1f} times the other would be found in 80 % of "
+        f"power: of spreads{where}, one {least:.1f} times the other would be found in 80 % of "
         f"cases; those found here, one {ratio:.2f} times the other and versions of a seed that "
         f"correlate by {correlation:.2f}, take {needed:,} seeds"
     )
