@@ -330,7 +330,7 @@ TABLES: dict[str, Callable[[], Table]] = {
     "phrases_transplanted": partial(natural_results.transplanted, LAYERS_OF_PHRASES),
     **{
         name: partial(intervention_results.cap, name, LAYERS_OF_30)
-        for name in ("cap_sst", "cap_sst_word")
+        for name in ("cap_sst", "cap_sst_word", "cap_sst_constituent")
     },
     "cap_words": partial(intervention_results.cap, "cap_words"),
     "cap_words_by_task": partial(
