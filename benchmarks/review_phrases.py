@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from zlib import crc32
@@ -17,6 +18,7 @@ import numpy as np
 
 import interp_compose as ic
 from benchmarks import natural_phrases
+from benchmarks.cap_outcomes import by_example, controls
 from benchmarks.common import plain_rows
 from benchmarks.natural_phrases import ELSEWHERE, WHOLE, Ranges, Studies, pairs_of
 from interp_compose.checks import drawn
@@ -125,6 +127,42 @@ def heads(out: Path, *, model: str, data_dir: str, n: int, seed: int) -> dict[st
         "config": curve.config,
         "clean": without_text("clean", plain_rows(curve.clean)),
         "heads": natural_phrases.heads(curve),
+    }
+
+
+def words(
+    out: Path, *, model: str, data_dir: str, n: int, layers: Sequence[int], seed: int
+) -> dict[str, Any]:
+    """CAP of the words of reviews that are of several tokens, and of nothing else in the prompt, of
+    those of ``n`` reviews that have one: ``unit="word"`` pools the template's words too."""
+    lens = ic.load_model(model)
+    task = ic.load_task("sst-few-shot", lens, data_dir=data_dir)
+    examples = [
+        replace(each, spans=spans)
+        for each in drawn(task.test, n, seed)
+        if (spans := natural_phrases.several_tokens(lens.tokenizer, each))
+    ]
+    if not (out / "result.json").exists():
+        measured = ic.cap_curve(
+            lens,
+            examples,
+            unit="span",
+            answers=task.labels,
+            layers=layers,
+            seed=seed,
+            task="words of reviews",
+            resume=out,
+        )
+        measured.save(out, overwrite=True)
+    curve = ic.CapCurve.load(out)
+    print(curve.summary())
+    return {
+        "config": curve.config,
+        "n_words": sum(len(each.spans or ()) for each in examples),
+        "curve": plain_rows(curve.frame),
+        "clean": without_text("clean", plain_rows(curve.clean)),
+        "controls": controls(curve),
+        "outcomes": by_example(curve.outcomes),
     }
 
 

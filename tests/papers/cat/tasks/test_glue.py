@@ -32,9 +32,9 @@ FILES: dict[str, dict[str, str]] = {
         "dev.tsv": "gj04\t0\t*\tThey drank the pub.\n",
     },
     "sst-2": {
-        "train.tsv": "sentence\tlabel\nhide new secretions from the parental units \t0\n"
-        "that loves its characters \t1\n",
-        "dev.tsv": "sentence\tlabel\nunflinchingly bleak and desperate\t0\n",
+        "train.tsv": "sentence\tlabel\na lamp that hums all night \t0\n"
+        "that keeps its promises \t1\n",
+        "dev.tsv": "sentence\tlabel\nas grey as a wet street\t0\n",
     },
     "mrpc": {
         "train.tsv": "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
@@ -86,7 +86,7 @@ FILES: dict[str, dict[str, str]] = {
 }
 FIRST = {
     "cola": ("Our friends won't buy this analysis.", None, 1.0),
-    "sst-2": ("hide new secretions from the parental units ", None, 0.0),
+    "sst-2": ("a lamp that hums all night ", None, 0.0),
     "mrpc": ('Amrozi accused his brother , " the witness " .', "He accused him .", 1.0),
     "sts-b": ("A plane.", "An air plane.", 5.0),
     "qqp": ("How is it?", "How was it?", 0.0),
