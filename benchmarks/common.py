@@ -28,12 +28,22 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from transformers import PreTrainedTokenizerFast
 
+from interp_compose.runs.result import Result
+
 BOS = "<|endoftext|>"
 RESULTS = Path(__file__).parent / "results"
 T = TypeVar("T")
+R = TypeVar("R", bound=Result)
 LONGER: Final = "times as long as"
 FASTER: Final = "times as fast as"
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
+
+
+def kept(folder: Path, kind: type[R], measure: Callable[[], R]) -> R:
+    """The result in a folder; where there is none yet, it is measured and saved there."""
+    if not (folder / "result.json").exists():
+        measure().save(folder, overwrite=True)
+    return kind.load(folder)
 
 
 def seconds(work: Callable[[], object]) -> float:

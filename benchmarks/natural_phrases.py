@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ import pandas as pd
 
 import interp_compose as ic
 from benchmarks.cap_outcomes import by_example, controls
-from benchmarks.common import IMAGES, plain_rows
+from benchmarks.common import IMAGES, kept, plain_rows
 from benchmarks.natural_outcomes import of_each_head, shares_of
 from interp_compose.models.lens_model import LensModel
 from interp_compose.stats.intervals import wilson_interval
@@ -172,21 +173,20 @@ class Studies:
         tags: Mapping[str, Ranges],
         layers: Sequence[int],
     ) -> ic.AblationCurve:
-        if not (out / "result.json").exists():
-            spans = ([(low, high) for low, high, _ in tags[each.prompt]] for each in examples)
-            measured = ic.ablation_curve(
-                self.lens,
-                [replace(each, spans=tuple(of)) for each, of in zip(examples, spans, strict=True)],
-                what="words",
-                unit="span",
-                tagger=tags.__getitem__,
-                answers=self.answers,
-                layers=layers,
-                seed=self.seed,
-                resume=out,
-            )
-            measured.save(out, overwrite=True)
-        curve = ic.AblationCurve.load(out)
+        spans = ([(low, high) for low, high, _ in tags[each.prompt]] for each in examples)
+        measure = partial(
+            ic.ablation_curve,
+            self.lens,
+            [replace(each, spans=tuple(of)) for each, of in zip(examples, spans, strict=True)],
+            what="words",
+            unit="span",
+            tagger=tags.__getitem__,
+            answers=self.answers,
+            layers=layers,
+            seed=self.seed,
+            resume=out,
+        )
+        curve = kept(out, ic.AblationCurve, measure)
         print(curve.summary())
         return curve
 
@@ -199,31 +199,32 @@ class Studies:
     ) -> dict[str, Any]:
         """The mean of a phrase with all controls, and the mean of its last word instead."""
         of_words = [replace(pair, source_span=_last_word(pair)) for pair in pairs]
-        for folder, moved, with_controls in (
-            (self.out / "mean", pairs, True),
-            (self.out / "last", of_words, False),
-        ):
-            if not (folder / "result.json").exists():
-                measured = ic.transplant(
+        of_mean, of_last = (
+            kept(
+                self.out / name,
+                ic.Transplants,
+                partial(
+                    ic.transplant,
                     self.lens,
                     moved,
                     layers=layers,
                     pooling="mean",
                     controls=with_controls,
                     seed=self.seed,
-                    resume=folder,
-                )
-                measured.save(folder, overwrite=True)
-        of_mean, of_last = (ic.Transplants.load(self.out / how) for how in ("mean", "last"))
+                    resume=self.out / name,
+                ),
+            )
+            for name, moved, with_controls in (("mean", pairs, True), ("last", of_words, False))
+        )
         print(of_mean.summary(), of_last.summary(), sep="\n")
         rows = preferred(pd.concat([of_mean.outcomes, of_last.outcomes.assign(vector=LAST)]))
         other = with_another_answer(of_mean.pairs)
         clean = preferred(of_mean.clean)
-        kept = of_mean.pairs[
+        shown = of_mean.pairs[
             ["pair", "source_phrase", "target_phrase", "expected", "answer", "donor"]
         ]
-        kept = kept.assign(case=[case_of_source[pairs[at].source] for at in kept["pair"]])
-        of_case = {case: part["pair"] for case, part in kept.groupby("case", sort=False)}
+        shown = shown.assign(case=[case_of_source[pairs[at].source] for at in shown["pair"]])
+        of_case = {case: part["pair"] for case, part in shown.groupby("case", sort=False)}
         return {
             "config": of_mean.config,
             "table": [
@@ -249,7 +250,7 @@ class Studies:
                 for case, chosen in of_case.items()
                 for row in mean_less(rows[rows["pair"].isin(chosen)], other)
             ],
-            "pairs": plain_rows(kept),
+            "pairs": plain_rows(shown),
             "outcomes": [
                 {
                     "layer": layer,
@@ -418,17 +419,11 @@ def words_pooled(out: Path, *, model: str) -> dict[str, Any]:
             if spans:
                 examples.append(replace(example, spans=spans))
                 names.append(task)
-    if not (out / "result.json").exists():
-        measured = ic.cap_curve(
-            lens,
-            examples,
-            unit="span",
-            answers="foil",
-            task="words of several tokens",
-            resume=out,
-        )
-        measured.save(out, overwrite=True)
-    curve = ic.CapCurve.load(out)
+    task_name = "words of several tokens"
+    measure = partial(
+        ic.cap_curve, lens, examples, unit="span", answers="foil", task=task_name, resume=out
+    )
+    curve = kept(out, ic.CapCurve, measure)
     print(curve.summary())
     curve.plot().save(IMAGES / "cap_words.png")
     return {

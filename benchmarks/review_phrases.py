@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from zlib import crc32
@@ -19,7 +20,7 @@ import numpy as np
 import interp_compose as ic
 from benchmarks import natural_phrases
 from benchmarks.cap_outcomes import by_example, controls
-from benchmarks.common import plain_rows
+from benchmarks.common import kept, plain_rows
 from benchmarks.natural_phrases import ELSEWHERE, WHOLE, Ranges, Studies, pairs_of
 from interp_compose.checks import drawn
 from interp_compose.tasks.natural import Item
@@ -110,18 +111,17 @@ def heads(out: Path, *, model: str, data_dir: str, n: int, seed: int) -> dict[st
     answers: a head that shifts all answers to one of them changes nothing in the mean."""
     lens = ic.load_model(model)
     task = ic.load_task("sst-few-shot", lens, data_dir=data_dir)
-    if not (out / "result.json").exists():
-        measured = ic.ablation_curve(
-            lens,
-            balanced(task.test, n, seed),
-            what="heads",
-            how="mean",
-            answers=SENTIMENTS,
-            seed=seed,
-            resume=out,
-        )
-        measured.save(out, overwrite=True)
-    curve = ic.AblationCurve.load(out)
+    measure = partial(
+        ic.ablation_curve,
+        lens,
+        balanced(task.test, n, seed),
+        what="heads",
+        how="mean",
+        answers=SENTIMENTS,
+        seed=seed,
+        resume=out,
+    )
+    curve = kept(out, ic.AblationCurve, measure)
     print(curve.summary())
     return {
         "config": curve.config,
@@ -142,19 +142,18 @@ def words(
         for each in drawn(task.test, n, seed)
         if (spans := natural_phrases.several_tokens(lens.tokenizer, each))
     ]
-    if not (out / "result.json").exists():
-        measured = ic.cap_curve(
-            lens,
-            examples,
-            unit="span",
-            answers=task.labels,
-            layers=layers,
-            seed=seed,
-            task="words of reviews",
-            resume=out,
-        )
-        measured.save(out, overwrite=True)
-    curve = ic.CapCurve.load(out)
+    measure = partial(
+        ic.cap_curve,
+        lens,
+        examples,
+        unit="span",
+        answers=task.labels,
+        layers=layers,
+        seed=seed,
+        task="words of reviews",
+        resume=out,
+    )
+    curve = kept(out, ic.CapCurve, measure)
     print(curve.summary())
     return {
         "config": curve.config,
