@@ -76,10 +76,12 @@ def draw(name: str) -> None:
     line of exposure was seen."""
     kept = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
     summary = pd.DataFrame(kept["summary"])
-    rows = summary[(summary["split"] == SPLIT) & (summary["kind"] == ALL)].sort_values("seen")
+    rows = summary[(summary["split"] == SPLIT) & (summary["kind"] == ALL)]
+    rows = rows.assign(seen=rows["seen"].round()).sort_values("seen", kind="stable")
     numbers = list(dict.fromkeys(rows["seen"]))
-    labels = [f"{row['model']}{_kind(row)}" for row in rows.to_dict("records")]
-    placed = rows.assign(label=labels, place=rows["seen"].map(numbers.index).astype(float))
+    placed = rows.assign(
+        label=rows["model"] + _kinds(rows), place=rows["seen"].map(numbers.index).astype(float)
+    )
     chart = Chart(
         title="COGS: generalisation by exposures",
         subtitle=subtitle_of(BARS, "each epoch repeats the lines of exposure, unless stated"),
@@ -91,7 +93,9 @@ def draw(name: str) -> None:
     drawn(chart).save(IMAGES / f"{name}.png")
 
 
-def _kind(row: Mapping[Any, Any]) -> str:
-    if row["exposures_of"] == "others":
-        return ", other lines repeated"
-    return ", nothing repeated" if row["exposures"] == 1 else ""
+def _kinds(rows: pd.DataFrame) -> list[str]:
+    """What a line of the picture says besides the model. A run that repeats nothing is a point of
+    the curve of those that do if it has as many epochs."""
+    alone = (rows["exposures"] == 1) & (rows["epochs"].nunique() > 1)
+    kinds = alone.map({True: ", nothing repeated", False: ""})
+    return list(kinds.mask(rows["exposures_of"] == "others", ", other lines repeated"))

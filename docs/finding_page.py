@@ -39,7 +39,7 @@ def section(finding: Claim) -> str:
     stated = finding.stated
     if verdict != REPRODUCED:
         raise ValueError(f"{stated['title']}: the rule gives {verdict}; it is no finding")
-    head, *lines = re.sub(r"(?<!\w)-(?=[.\d])", "−", measured).split(BREAK)
+    head, *lines = _signed(measured).split(BREAK)
     runs = [RUNS[name] for name in finding.runs]
     commands = "\n".join(f"$ {run.command}" for run in runs)
     return "\n\n".join(
@@ -49,11 +49,27 @@ def section(finding: Claim) -> str:
             f"![{head}]({IMAGES.name}/{picture(finding)})",
             f"{head[0].upper()}{head[1:]} (a dot each; bars: means):",
             "\n".join(f"- {line}" for line in lines),
+            *filter(None, [_tests(finding)]),
             f"*What it does not show.* {stated['limits'].strip()}",
             *(f"{run.tell()}. Numbers: `benchmarks/results/{run.file}.json`." for run in runs),
             f"```console\n{commands}\n```",
         ]
     )
+
+
+def _tests(finding: Claim) -> str:
+    """The test of each comparison, in a sentence; of a count there is none."""
+    told = [
+        f"{line.show('label')}{': ' * bool(line.show('label'))}{test}"
+        for line in finding.decided_lines()
+        for test in line.tests
+    ]
+    text = "Differences with their 95 %, t tests over seeds: "
+    return _signed(f"{text}{'; '.join(told)}.") if told else ""
+
+
+def _signed(text: str) -> str:
+    return re.sub(r"(?<![^\We])-(?=[.\d])", "−", text)
 
 
 def picture(finding: Claim) -> str:

@@ -75,6 +75,22 @@ def by_type(name: str, split: str) -> Table:
     return pivot(rows, {"type": "`{kind}`"}, ["model"], {"`{model}`": RIGHT})
 
 
+def exposures(name: str) -> Table:
+    """A row per number of times that training showed what is tested, and what was repeated: the
+    share of the generalisation set that each model gets right."""
+    rows = frame(name, "summary").query("split == 'gen' and kind == 'all'")
+    rows = rows.assign(n=rows["seen"].round()).sort_values(
+        ["exposures_of", "n"], ascending=[False, True], kind="stable"
+    )
+    by: Columns = {
+        "seen": "{n:.0f}",
+        "repeated in an epoch": lambda row: (
+            "nothing" if row["exposures"] == 1 else f"{row['exposures_of']}, × {row['exposures']}"
+        ),
+    }
+    return pivot(rows, by, ["model"], {"`{model}`": RIGHT, "seeds": "{n_seeds}"})
+
+
 def pairs(name: str) -> Table:
     """A row for every two models."""
     columns: Columns = {

@@ -151,6 +151,21 @@ def post_ln() -> Table:
     return table(rows, columns)
 
 
+def samples_post() -> Table:
+    """The post-LN model with more training data: a row per init rate and number of samples."""
+    columns: Columns = {
+        "γ": "{init_rate:g}",
+        "training samples": "{samples:,}",
+        "phase of each seed": each("phase", between=" "),
+        "OOD of each": each("ood", "share", " "),
+        "ID": merged("{id:share}"),
+        "commutativity": merged("{commutativity:share}"),
+        "stable rank": merged("{stable_rank:.1f}"),
+    }
+    rows = over(frame("phase_samples_post", "runs"), ["init_rate", "samples"])
+    return table(rows.sort_values(["init_rate", "samples"]), columns)
+
+
 def unseen_sum() -> Table:
     """What models answer to unseen pairs whose sum was seen or not: a row per norm and task."""
     columns: Columns = {

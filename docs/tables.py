@@ -359,6 +359,7 @@ TABLES: dict[str, Callable[[], Table]] = {
     "phase_answers_pre": partial(phase_results.answers, "pre"),
     "phase_answers_post": partial(phase_results.answers, "post"),
     "post_ln": phase_results.post_ln,
+    "phase_samples_post": phase_results.samples_post,
     "unseen_sum": phase_results.unseen_sum,
     "speed": partial(speed_results.epochs, "fitting_speed"),
     "speed_post": partial(speed_results.epochs, "fitting_speed_post"),

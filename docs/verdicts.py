@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from math import inf, isnan
+from math import inf, isnan, nan
 from statistics import fmean, variance
 from typing import Any, Final
 
@@ -42,15 +42,16 @@ RULES: Final = """\
    direction and none in the other. The row names what takes no part: comparisons with both sides at
    the **floor** (of shares: 2 % or less) or the **ceiling** (98 %; R² 0.95), and runs that did not
    fit their training data.
-2. **Ranges**, where a file has nothing else (contrasts under a mask): from the smallest to the
-   largest of five seeds, or of all cells of a phase diagram that are in a phase. Sides differ where
-   these do not overlap. **Intervals** of 95 % over pairs of phrases, over words, or of a
-   coefficient of variation: undecided where one contains the value of no effect.
+2. **Ranges**, where a file has nothing else: from the smallest to the largest value, as of all
+   cells of a phase diagram that are in a phase. Sides differ where these do not overlap.
+   **Intervals** of 95 % over pairs of phrases or over words: undecided where one contains the value
+   of no effect, or two overlap.
 3. **Several comparisons.** A claim about several tasks, models, depths, measures, splits or subsets
    must hold on each, and is undecided where they differ. A claim that itself names several *parts*,
    or has to hold against several baselines, is not reproduced where one of them is not. **Power**:
-   an undecided row says which differences an uncorrected test would find in 80 % of cases, and how
-   many seeds it takes to find one as large as that found, or why that is not known.
+   an undecided row says which differences its tests would find in 80 % of cases, and how many
+   seeds it takes to find one as large as that found, each at 0.05 over the number of the row's
+   comparisons (Bonferroni, at most Holm's), or why that is not known.
 4. **Counts** of cells, layers or models: reproduced where all are as claimed, not reproduced where
    none is, else undecided; a bound in the row decides. **Orders** are as claimed or not (neighbours
    may be equal, the ends not), and undecided where there is nothing to order.
@@ -59,7 +60,9 @@ RULES: Final = """\
    row says. A row of one has that for which the paper draws the claim: pre-LN for Figs 3 and 5C,
    post-LN for Figs 4 and 5A.
 6. **Models.** Claims about language models are judged on one that others trained, where one was
-   measured (CARMA's, on SmolLM2-135M); toys are shown with the verdict that they alone would give.
+   measured (CARMA's, on SmolLM2-135M with definitions; its training on sentiment was stopped after
+   a tenth of an epoch and is not judged); toys are shown with the verdict that they alone would
+   give.
 7. **By hand**, marked †: the deciding numbers are in the row, and a test fails once they
    change sides.
 """
@@ -240,20 +243,29 @@ def compared(smaller: Side, larger: Side) -> str:
 
 def decided(pairs: Sequence[tuple[Side, Side]]) -> list[str]:
     """Rules 1 and 2, of a row's pairs: the second of each lies above the first."""
-    tests = [t_test(*pair) for pair in pairs]
+    return [by_pair(*pair, test) for pair, test in zip(pairs, t_tests(pairs), strict=True)]
+
+
+def t_tests(pairs: Sequence[tuple[Side, Side]]) -> list[TTest | None]:
+    """The t test of each of a row's pairs, p by Holm over all of them."""
+    return as_family([t_test(*pair) for pair in pairs])
+
+
+def as_family(tests: Sequence[TTest | None]) -> list[TTest | None]:
+    """The tests with p by Holm over all of them."""
     p_values = [one.p for one in tests if one is not None]
-    corrected = iter(holm(p_values) if p_values else ())
-    verdicts = []
-    for (smaller, larger), test in zip(pairs, tests, strict=True):
-        if test is not None:
-            sign = REPRODUCED if test.difference > 0 else NOT
-            verdicts.append(sign if next(corrected) < LEVEL else UNDECIDED)
-        elif _of_one_seed(smaller) or _of_one_seed(larger):
-            verdicts.append(UNDECIDED)  # one seed decides nothing
-        else:
-            ends = (smaller.low, smaller.high), (larger.low, larger.high)
-            verdicts.append(by_ranges(*ends))
-    return verdicts
+    p_holm = iter(holm(p_values) if p_values else ())
+    return [one and replace(one, p_holm=next(p_holm), family=len(p_values)) for one in tests]
+
+
+def by_pair(smaller: Side, larger: Side, test: TTest | None) -> str:
+    """Rule 1, and rule 2 where there is no test: the second side lies above the first."""
+    if test is not None:
+        sign = REPRODUCED if test.difference > 0 else NOT
+        return sign if test.p_holm < LEVEL else UNDECIDED
+    if _of_one_seed(smaller) or _of_one_seed(larger):
+        return UNDECIDED  # one seed decides nothing
+    return by_ranges((smaller.low, smaller.high), (larger.low, larger.high))
 
 
 def _of_one_seed(side: Side) -> bool:
@@ -264,13 +276,25 @@ def _of_one_seed(side: Side) -> bool:
 class TTest:
     """A t test: the second side's mean less the first's, and p, two-sided; its pairs and the
     standard deviation of their differences, or of two ``groups`` the values of each and the root of
-    the sum of both variances."""
+    the sum of both variances. ``ci`` are the ends of its interval of 95 %, NaN where they are not
+    known; ``p_holm`` is p by Holm over a ``family`` of so many tests."""
 
     difference: float
     p: float
     n: int = 0
     sd: float = 0.0
     groups: int = 1
+    ci: tuple[float, float] = (nan, nan)
+    p_holm: float = nan
+    family: int = 1
+
+    def __str__(self) -> str:
+        """Like "+0.49 [+0.42, +0.56], p 0.003"; by Holm, where it is one of several tests."""
+        low, high = self.ci
+        interval = "" if isnan(low) else f" [{low:+.2g}, {high:+.2g}]"
+        p = self.p_holm if self.family > 1 else self.p
+        shown = f"{p:.2g}" if p else "< 1e-6"  # files have six decimals
+        return f"{self.difference:+.2g}{interval}, p {'by Holm ' * (self.family > 1)}{shown}"
 
 
 def of_file(row: Row, mean: str) -> TTest | None:
@@ -280,12 +304,15 @@ def of_file(row: Row, mean: str) -> TTest | None:
     n, p = row.get("n_seeds", row.get("n")), row.get("p")
     if mean == "difference" and p is not None:
         # Half of a Student interval of 95 % is t's quantile times s / √n.
-        half = (row["ci_high"] - row["ci_low"]) / 2
-        return TTest(row[mean], p, int(n), half / t_distribution.ppf(0.975, n - 1) * n**0.5)
+        ci = row["ci_low"], row["ci_high"]
+        half = (ci[1] - ci[0]) / 2
+        return TTest(row[mean], p, int(n), half / t_distribution.ppf(0.975, n - 1) * n**0.5, ci=ci)
     if mean != "mean" or not row.get("sd"):
         return None
-    t = row[mean] / (row["sd"] / n**0.5)
-    return TTest(row[mean], 2 * float(t_distribution.sf(abs(t), n - 1)), n, row["sd"])
+    error = row["sd"] / n**0.5
+    half = float(t_distribution.ppf(0.975, n - 1)) * error
+    p = 2 * float(t_distribution.sf(abs(row[mean] / error), n - 1))
+    return TTest(row[mean], p, n, row["sd"], ci=(row[mean] - half, row[mean] + half))
 
 
 def t_test(smaller: Side, larger: Side) -> TTest | None:
@@ -306,7 +333,8 @@ def t_test(smaller: Side, larger: Side) -> TTest | None:
     elif bounds == [0] and larger.test:
         return larger.test
     elif bounds == [0] and smaller.test:
-        return replace(smaller.test, difference=-smaller.test.difference)
+        low, high = smaller.test.ci
+        return replace(smaller.test, difference=-smaller.test.difference, ci=(-high, -low))
     elif smaller.test and larger.test:
         given = ((test.difference, test.sd, test.n) for test in (larger.test, smaller.test))
         found = ttest_ind_from_stats(*chain(*given), equal_var=False)
@@ -314,39 +342,45 @@ def t_test(smaller: Side, larger: Side) -> TTest | None:
     else:
         return None
     paired = paired_difference(first, second)
-    return TTest(paired.difference, paired.p, paired.n, paired.standard_error * paired.n**0.5)
+    sd, ci = paired.standard_error * paired.n**0.5, (paired.ci_low, paired.ci_high)
+    return TTest(paired.difference, paired.p, paired.n, sd, ci=ci)
 
 
 def welch(smaller: Sequence[float], larger: Sequence[float]) -> TTest:
     """Of two groups of seeds; its power is known where both have as many."""
-    p = float(ttest_ind(larger, smaller, equal_var=False).pvalue)
-    difference = fmean(larger) - fmean(smaller)
+    found = ttest_ind(larger, smaller, equal_var=False)
+    interval = found.confidence_interval()
+    ci = float(interval.low), float(interval.high)
+    test = TTest(fmean(larger) - fmean(smaller), float(found.pvalue), ci=ci)
     if len(smaller) != len(larger):
-        return TTest(difference, p)
+        return test
     sd = (variance(smaller) + variance(larger)) ** 0.5
-    return TTest(difference, p, len(larger), sd, groups=2)
+    return replace(test, n=len(larger), sd=sd, groups=2)
 
 
 def seen(test: TTest) -> float:
-    """The least difference that such a test, at p < 0.05, finds in 80 % of cases."""
-    found = brentq(lambda effect: power(effect, test.n, test.groups) - POWER, 1e-9, 1e3)
-    return float(found) * test.sd
+    """The least difference that such a test, of its family, finds in 80 % of cases."""
+
+    def beyond(effect: float) -> float:
+        return power(effect, test.n, test.groups, LEVEL / test.family) - POWER
+
+    return float(brentq(beyond, 1e-9, 1e4)) * test.sd
 
 
 def seeds_needed(test: TTest) -> int | None:
-    """How many seeds find a difference as large as the one found in 80 % of cases; None if more
-    than :data:`MOST_SEEDS`."""
-    effect = abs(test.difference) / test.sd
+    """How many seeds find a difference as large as the one found in 80 % of cases, in a family of
+    as many tests; None if more than :data:`MOST_SEEDS`."""
+    effect, level = abs(test.difference) / test.sd, LEVEL / test.family
     every = range(2, MOST_SEEDS + 1)
-    return next((n for n in every if power(effect, n, test.groups) >= POWER), None)
+    return next((n for n in every if power(effect, n, test.groups, level) >= POWER), None)
 
 
-def power(effect: float, n: int, groups: int = 1) -> float:
-    """Of a paired t test of ``n`` pairs, two-sided at 5 %, where the mean difference is so many of
-    its standard deviations: of the noncentral t distribution with n - 1 degrees of freedom. Of two
-    groups of ``n`` the freedom is twice that, as if they varied alike."""
+def power(effect: float, n: int, groups: int = 1, level: float = LEVEL) -> float:
+    """Of a paired t test of ``n`` pairs, two-sided at a ``level``, where the mean difference is so
+    many of its standard deviations: of the noncentral t distribution with n - 1 degrees of freedom.
+    Of two groups of ``n`` the freedom is twice that, as if they varied alike."""
     freedom = groups * (n - 1)
-    bound = t_distribution.ppf(1 - LEVEL / 2, freedom)
+    bound = t_distribution.ppf(1 - level / 2, freedom)
     beyond = nct.sf([bound, -bound], freedom, effect * n**0.5)
     return float(beyond[0] + 1 - beyond[1])
 
@@ -357,15 +391,22 @@ def judged(verdict: str, holds: bool) -> str:
 
 
 def with_holm(sides: Sequence[Side]) -> list[Side]:
-    """Sides of paired differences, of which ``p_holm`` is by Holm over all of theirs together; the
-    file's is over another family."""
+    """Sides of paired differences, of which ``p_holm`` is by Holm over all of theirs together, a
+    ``family`` of so many; the file's is over another family."""
     p_values = [row["p"] for side in sides for row in side.rows if row["p"] is not None]
     p_holm = iter(holm(p_values) if p_values else ())
 
     def corrected(row: Row) -> Row:
-        return {**row, "p_holm": None if row["p"] is None else next(p_holm)}
+        own = None if row["p"] is None else next(p_holm)
+        return {**row, "p_holm": own, "family": len(p_values)}
 
     return [replace(side, rows=tuple(map(corrected, side.rows))) for side in sides]
+
+
+def of_family(row: Row) -> TTest | None:
+    """The t test of a row of :func:`with_holm`."""
+    test = of_file(row, "difference")
+    return test and replace(test, p_holm=row["p_holm"], family=row["family"])
 
 
 def sure(row: Row) -> bool:

@@ -57,14 +57,16 @@ from docs.verdicts import (
     UNDECIDED,
     UNTESTED,
     Cell,
+    Row,
     Side,
     TTest,
     agreed,
     by_count,
+    by_pair,
     by_tests,
-    decided,
     exactly,
     judged,
+    of_family,
     of_file,
     of_parts,
     read_side,
@@ -72,7 +74,7 @@ from docs.verdicts import (
     seeds_needed,
     seen,
     sure,
-    t_test,
+    t_tests,
     with_holm,
 )
 from interp_compose.settings import read_toml
@@ -90,8 +92,15 @@ class Line:
     stated: Query
     sides: Mapping[str, Side]
     names: Mapping[str, Any]
-    decided: list[str] = field(default_factory=list)
-    """The verdict of each of :meth:`pairs`, once all of the claim are compared."""
+    tests: list[TTest | None] = field(default_factory=list)
+    """The t test of each of :meth:`pairs`, once all of the claim are compared; None where ranges
+    decide."""
+
+    @property
+    def decided(self) -> list[str]:
+        """The verdict of each of :meth:`pairs`."""
+        each = zip(self.pairs(), self.tests, strict=True)
+        return [by_pair(*pair, test) for pair, test in each]
 
     def show(self, key: str, **names: Any) -> str:
         """A text with what it names filled in."""
@@ -117,22 +126,29 @@ class Line:
             return [by_tests(row for side in group for row in side.rows) for group in groups]
         return self.decided
 
-    def pairs(self) -> list[tuple[Side, Side]]:
-        """What is compared, the side that is claimed to be the larger last."""
+    def compared(self) -> dict[str, tuple[Side, Side]]:
+        """What is compared, by the names of both; what is claimed to be the larger comes last."""
         if {"count", "tests"} & self.stated.keys() or "verdict" in self.names:
-            return []
-        chains = (map(self.side, chain) for chain in self.stated.get("rises", []))
-        pairs = (pair for chain in chains for pair in pairwise(chain))
-        return [pair for pair in pairs if not self.at_bound(pair)]
+            return {}
+        chains = self.stated.get("rises", [])
+        pairs = {
+            f"{one} → {two}": (self.side(one), self.side(two))
+            for chain in chains
+            for one, two in pairwise(chain)
+        }
+        return {names: pair for names, pair in pairs.items() if not self.at_bound(pair)}
+
+    def pairs(self) -> list[tuple[Side, Side]]:
+        """What is compared, without names."""
+        return [*self.compared().values()]
 
     def open_tests(self) -> Iterator[TTest | None]:
         """Of the comparisons that are not decided; None for one without values by seed."""
-        pairs = zip(self.pairs(), self.decided, strict=True)
-        undecided = [pair for pair, verdict in pairs if verdict == UNDECIDED]
-        yield from (t_test(*pair) for pair in [*undecided, *self.names.get("open", [])])
+        each = zip(self.tests, self.decided, strict=True)
+        yield from (test for test, verdict in each if verdict == UNDECIDED)
+        yield from t_tests(self.names.get("open", []))
         for name in _tested(self.stated):
-            rows = (row for row in self.sides[name].rows if not sure(row))
-            yield from (of_file(row, "difference") for row in rows)
+            yield from (of_family(row) for row in self.sides[name].rows if not sure(row))
 
     def by_seed(self) -> Iterator[tuple[str, str]]:
         """Each side that is compared (all, where a function decides), and its values by seed, the
@@ -143,12 +159,16 @@ class Line:
             side = self.side(name)
             values = [f"{seed}={value:.4g}" for seed, value in side.by_seed.items()]
             values += [f"{value:.4g}" for value in side.unpaired]
-            tests = filter(None, [side.test or of_file(row, "difference") for row in side.rows])
-            given = [f"{test.difference:+.4g} (p {test.p:.2g}, {test.n} seeds)" for test in tests]
+            of_rows = of_family if name in _tested(self.stated) else _of_difference
+            tests = filter(None, [side.test or of_rows(row) for row in side.rows])
+            given = [f"{test}, {test.n} seeds" for test in tests]
             seeds = {row.get("seed") for row in side.rows} - {None}
             counted = f"{len(side.rows)} rows of {len(seeds)} seeds" * bool(seeds)
             where = " ".join(filter(None, (self.show("label"), name)))
-            yield where, " ".join(values) or ", ".join(given) or counted
+            yield where, " ".join(values) or "; ".join(given) or counted
+        for names, test, verdict in zip(self.compared(), self.tests, self.decided, strict=True):
+            where = " ".join(filter(None, (self.show("label"), names)))
+            yield where, f"{test or 'by ranges'}: {verdict}"
 
     def at_bound(self, pair: Sequence[Side]) -> str:
         """``"floor"`` or ``"ceiling"``: where both sides are, by the ``bounds`` that are stated."""
@@ -201,18 +221,18 @@ class Claim:
         """What the verdict rests on, of each side, by seed; and which sides have no such values."""
         if "why" in self.stated:
             return []
-        sides = [each for line in self.lines() for each in line.by_seed()]
+        sides = [each for line in self.decided_lines() for each in line.by_seed()]
         without = ", ".join(where for where, values in sides if not values)
         rests = [f"{where}: {values}" for where, values in sides if values]
         return [*rests, *[f"no values by seed: {without}"] * bool(without)]
 
     def decided_lines(self) -> list[Line]:
-        """The lines of the cell, with the verdict of each of their pairs."""
+        """The lines of the cell, with the test of each of their pairs."""
         lines = self.lines()
         for family in _families(lines, lambda line: line.stated):
-            verdicts = iter(decided([pair for line in family for pair in line.pairs()]))
+            tests = iter(t_tests([pair for line in family for pair in line.pairs()]))
             for line in family:
-                line.decided.extend(islice(verdicts, len(line.pairs())))
+                line.tests.extend(islice(tests, len(line.pairs())))
         return lines
 
     def _power(self, lines: list[Line]) -> str:
@@ -357,6 +377,10 @@ def _families(lines: Sequence[T], stated: Callable[[T], Query]) -> list[list[T]]
 
 def _short(number: float) -> str:
     return f"{number:.0f}" if number >= 10 else f"{number:.2g}"
+
+
+def _of_difference(row: Row) -> TTest | None:
+    return of_file(row, "difference")
 
 
 def _tested(stated: Query) -> list[str]:
