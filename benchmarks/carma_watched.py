@@ -16,7 +16,7 @@ import pandas as pd
 
 import interp_compose as ic
 from benchmarks.common import plain_rows
-from benchmarks.watching import OF_WEIGHTS, over_seeds
+from benchmarks.watching import OF_WEIGHTS, ends, over_seeds
 from interp_compose.stats.seeds import paired_difference
 
 N_PROMPTS: Final = 200
@@ -55,6 +55,7 @@ def measured(folder: Path, task: str, seeds: int, every: int) -> dict[str, Any]:
         "config": config,
         "means": plain_rows(over_seeds(frame, ["version", "measure", "layer"])),
         "differences": plain_rows(differences(frame)),
+        "runs": plain_rows(ends(frame)),
     }
 
 

@@ -78,8 +78,11 @@ def cells_by_samples(*diagrams: ic.complexity.PhaseDiagram) -> pd.DataFrame:
 
 def orders(folder: Path, rates: Sequence[float], seeds: Sequence[int]) -> dict[str, Any]:
     """What embeddings look like in the runs of a folder."""
-    each = [ic.complexity.mechanism(folder, rates, seed=seed).orders for seed in seeds]
-    return {"orders": plain_rows(spread_of(pd.concat(each), ["init_rate", "step"]))}
+    each = pd.concat(
+        ic.complexity.mechanism(folder, rates, seed=seed).orders.assign(seed=seed) for seed in seeds
+    )
+    orders = spread_of(each.drop(columns="seed"), ["init_rate", "step"])
+    return {"orders": plain_rows(orders), "orders_by_seed": plain_rows(each)}
 
 
 def draw(name: str) -> None:

@@ -109,6 +109,12 @@ def last_differences(frame: pd.DataFrame, models: Sequence[str]) -> pd.DataFrame
     return pd.DataFrame(rows)
 
 
+def ends(frame: pd.DataFrame) -> pd.DataFrame:
+    """The values of each seed before training and after the last step, which ``at`` tells."""
+    at = frame["step"].map({frame["step"].min(): "start", frame["step"].max(): "end"})
+    return frame.assign(at=at).dropna(subset="at")
+
+
 def over_seeds(frame: pd.DataFrame, place: Sequence[str]) -> pd.DataFrame:
     """Mean, smallest and largest seed at each ``place``, of the column ``value``."""
     found = frame.groupby([*place, "step"], sort=False)["value"].agg(["mean", "min", "max", "size"])
@@ -133,6 +139,7 @@ def kept_of(
     return {
         "means": plain_rows(over_seeds(frame, ["model", "measure"])),
         "differences": plain_rows(differences),
+        "runs": plain_rows(ends(frame)),
     }
 
 

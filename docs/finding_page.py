@@ -90,7 +90,7 @@ def draw(finding: Claim) -> None:
     figure, axes = plt.subplots(figsize=(7, 0.8 + HEIGHT * len(rows)), layout="constrained")
     for place, (line, name) in enumerate(rows):
         side = line.sides[name]
-        colour = COLOURS[list(line.sides).index(name)]
+        colour = COLOURS[list(line.sides).index(name) % len(COLOURS)]
         axes.plot(side.values, [place] * len(side.values), "o", color=colour, alpha=0.5, mew=0)
         axes.plot([side.mean], [place], "|", color=colour, markersize=18, mew=2)
     axes.set_yticks(range(len(rows)), [_name(line, name) for line, name in rows])

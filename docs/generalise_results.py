@@ -151,12 +151,34 @@ def layers(name: str) -> Table:
     return table(rows, columns)
 
 
+def entangled(name: str) -> Table:
+    """A row per model, stack and residual: what probes of the role tell, and of the word, fitted
+    with all values of the other label and without those that they are tested on, over seeds."""
+    place = ["model", "stack", "layer"]
+    rows = frame(name, "entanglement")
+    rows["less"] = rows["within"] - rows["across"]
+    role, word = (over(rows[rows["probe"] == probe], place) for probe in ("role", "word"))
+    both = role.merge(word, on=place, suffixes=("_role", "_word"))
+    columns: list[tuple[str, Cell]] = [
+        ("model", "`{model}`"),
+        ("stack", "{stack}"),
+        ("layer", "{layer}"),
+    ]
+    for probe in ("role", "word"):
+        columns += [
+            (probe, f"{{within_{probe}:hundredths}}"),
+            ("across", f"{{across_{probe}:hundredths}}"),
+            ("entanglement", f"{{less_{probe}:hundredths}}"),
+        ]
+    return table(both, columns)
+
+
 FUSED = [
     ("fusion_length", "lrf-relative", "train"),
     ("fusion_length", "lrf-relative", "test"),
     ("fusion_length", "previous-relative", "test"),
-    ("fusion_cogs", "lrf", "train"),
-    ("fusion_cogs", "lrf", "test"),
+    ("fusion_cogs_exposed", "lrf", "train"),
+    ("fusion_cogs_exposed", "lrf", "gen"),
 ]
 """File, model and split of the columns of :func:`cuts`."""
 

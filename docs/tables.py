@@ -237,7 +237,7 @@ def fusion_cuts() -> str:
     """What is left without an earlier layer in fuse-attention, and what its heads read, of the
     tasks whose file says it."""
     parts: list[str | Table] = [generalise_results.cuts()]
-    for name in ("fusion_length", "fusion_cogs"):
+    for name in ("fusion_length", "fusion_cogs_exposed"):
         contents = measured.read(name)
         text = f"{contents['config']['grammar'].upper()}: what heads read"
         if "reads" in contents:
@@ -345,6 +345,7 @@ TABLES: dict[str, Callable[[], Table]] = {
     "phases_pre": partial(phase_results.phases, "pre"),
     "phases_pre_unclipped": partial(phase_results.phases, "pre_unclipped"),
     "phases_post": partial(phase_results.phases, "post"),
+    "phases_fine": partial(phase_results.phases, "fine"),
     "phase_cells_pre": partial(phase_results.every_cell, "pre"),
     "phase_cells_post": partial(phase_results.every_cell, "post"),
     "phase_circuits_pre": partial(phase_results.circuits, "pre", 0.01),
@@ -392,8 +393,9 @@ TABLES: dict[str, Callable[[], Table]] = {
     "fusion_length_cap": partial(generalise_results.pooled, "fusion_length"),
     "fusion_length_layers": partial(generalise_results.layers, "fusion_length"),
     "fusion_cogs": partial(generalise_results.kinds_of_tokens, "fusion_cogs"),
-    "fusion_cogs_cap": partial(generalise_results.pooled, "fusion_cogs"),
-    "fusion_cogs_layers": partial(generalise_results.layers, "fusion_cogs"),
+    "fusion_cogs_cap": partial(generalise_results.pooled, "fusion_cogs_exposed"),
+    "fusion_cogs_layers": partial(generalise_results.layers, "fusion_cogs_exposed"),
+    "fusion_cogs_entangled": partial(generalise_results.entangled, "fusion_cogs_exposed"),
     "encoders_minilm": partial(encoder_results.scores, "encoders_minilm"),
     "encoders_minilm_tuned": partial(encoder_results.tuned, "encoders_minilm_tuned"),
     "encoders_minilm_paws": partial(encoder_results.classified, "encoders_minilm"),

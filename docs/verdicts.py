@@ -317,7 +317,7 @@ def of_file(row: Row, mean: str) -> TTest | None:
 
 def t_test(smaller: Side, larger: Side) -> TTest | None:
     """Rule 1's test, where both sides have values by seed, or one has and the other is a bound; or
-    where the file has the test of a mean, and the bound is 0, or of both, of other models."""
+    where the file has the test of a mean, and the other is a bound, or of both, of other models."""
     one, two = smaller.by_seed, larger.by_seed
     values = [[*side.by_seed.values()] or [*side.unpaired] for side in (smaller, larger)]
     bounds = [s.values[0] for s in (smaller, larger) if not s.rows and len(s.values) == 1]
@@ -330,15 +330,17 @@ def t_test(smaller: Side, larger: Side) -> TTest | None:
         first, second = values[1], bounds * len(values[1])
     elif values[0] and bounds:
         first, second = bounds * len(values[0]), values[0]
-    elif bounds == [0] and larger.test:
-        return larger.test
-    elif bounds == [0] and smaller.test:
-        low, high = smaller.test.ci
-        return replace(smaller.test, difference=-smaller.test.difference, ci=(-high, -low))
+    elif bounds and larger.test:
+        return beyond(larger.test, *bounds)
+    elif bounds and smaller.test:
+        test = beyond(smaller.test, *bounds)
+        return replace(test, difference=-test.difference, ci=(-test.ci[1], -test.ci[0]))
     elif smaller.test and larger.test:
-        given = ((test.difference, test.sd, test.n) for test in (larger.test, smaller.test))
-        found = ttest_ind_from_stats(*chain(*given), equal_var=False)
-        return TTest(larger.mean - smaller.mean, float(found.pvalue))
+        one, two = smaller.test, larger.test
+        given = ((test.difference, test.sd, test.n) for test in (two, one))
+        p = float(ttest_ind_from_stats(*chain(*given), equal_var=False).pvalue)
+        sd = (one.sd**2 + two.sd**2) ** 0.5
+        return TTest(larger.mean - smaller.mean, p, min(one.n, two.n), sd, groups=2)
     else:
         return None
     paired = paired_difference(first, second)
@@ -346,16 +348,23 @@ def t_test(smaller: Side, larger: Side) -> TTest | None:
     return TTest(paired.difference, paired.p, paired.n, sd, ci=ci)
 
 
+def beyond(test: TTest, bound: float) -> TTest:
+    """The test of a mean against 0 as one against a bound."""
+    difference, (low, high) = test.difference - bound, test.ci
+    p = test.p
+    if bound:
+        p = 2 * float(t_distribution.sf(abs(difference) / (test.sd / test.n**0.5), test.n - 1))
+    return replace(test, difference=difference, p=p, ci=(low - bound, high - bound))
+
+
 def welch(smaller: Sequence[float], larger: Sequence[float]) -> TTest:
-    """Of two groups of seeds; its power is known where both have as many."""
+    """Of two groups of seeds; its power is that of two of as many as the smaller has."""
     found = ttest_ind(larger, smaller, equal_var=False)
     interval = found.confidence_interval()
     ci = float(interval.low), float(interval.high)
-    test = TTest(fmean(larger) - fmean(smaller), float(found.pvalue), ci=ci)
-    if len(smaller) != len(larger):
-        return test
     sd = (variance(smaller) + variance(larger)) ** 0.5
-    return replace(test, n=len(larger), sd=sd, groups=2)
+    n = min(len(smaller), len(larger))
+    return TTest(fmean(larger) - fmean(smaller), float(found.pvalue), n, sd, groups=2, ci=ci)
 
 
 def seen(test: TTest) -> float:

@@ -47,7 +47,7 @@ from benchmarks.toy_codes import SETTINGS, drawn_sememes, measured as toy_codes,
 from benchmarks.transplant_outcomes import over_models
 from benchmarks.unseen_pairs import seen_sums, shares
 from benchmarks.unseen_sum import SHIFTS, task_of
-from benchmarks.watching import last_differences
+from benchmarks.watching import ends, last_differences
 from docs import (
     encoder_results,
     generalise_results,
@@ -134,21 +134,21 @@ def test_each_benchmark_reads_its_kept_files(figures: dict[str, list[common.Rati
 
 def test_digits_fit_the_spread(figures: dict[str, list[common.Ratio]]) -> None:
     """By hand, and of each figure: of the range's width there are two digits or fewer."""
-    for median, ends, written in (
+    for median, both, written in (
         (9.81953, [9.66111, 10.7346], "9.8 (9.7–10.7)"),
         (0.323762, [0.304547, 0.324909], "0.324 (0.305–0.325)"),
         (157664.2, [137487.1, 161258.6], "158,000 (137,000–161,000)"),
         (38.9816, [38.8788, 39.0389], "39.0 (38.9–39.0)"),
         (28.8209, [27.3381, 45.2175], "29 (27–45)"),
     ):
-        assert common.Ratio("", median, ends, "s").measured() == f"{written} s"
+        assert common.Ratio("", median, both, "s").measured() == f"{written} s"
     for alone in (None, [158.024, 158.024]):
         assert common.Ratio("", 158.024, alone, "s").measured() == "158 s, one run"
     for row in (row for rows in figures.values() for row in rows if row.range):
-        written, *ends = (row.written(value).replace(",", "") for value in (row.median, *row.range))
+        written, *both = (row.written(value).replace(",", "") for value in (row.median, *row.range))
         assert len(written.lstrip("0.").replace(".", "").rstrip("0")) <= 3, row
         one = 10.0 ** -len(written.partition(".")[2])
-        width = round((float(max(ends, key=float)) - float(min(ends, key=float))) / one)
+        width = round((float(max(both, key=float)) - float(min(both, key=float))) / one)
         assert len(str(width).rstrip("0")) <= 2, row
 
 
@@ -743,8 +743,8 @@ def test_ends_of_watched_models_are_paired_by_the_seeds_that_both_have(
     of = {"bert": ([1.0, 2, 3], [4.0, 6, 8]), "cat": ([1.0, 1, 1], [5.0, 9, missing])}
     rows = [
         {"model": model, "seed": seed, "step": step, "measure": "agreement", "value": value}
-        for model, ends in of.items()
-        for step, values in zip((0, 8), ends, strict=True)
+        for model, both in of.items()
+        for step, values in zip((0, 8), both, strict=True)
         for seed, value in enumerate(values)
     ]
     never = [{**row, "measure": "other", "value": missing} for row in rows]
@@ -753,6 +753,8 @@ def test_ends_of_watched_models_are_paired_by_the_seeds_that_both_have(
     assert (two["n"], two["start"], two["end"], two["difference"]) == (2, 1, 7, 2)
     assert (two["ci_low"], two["ci_high"]) == pytest.approx((2 - 12.7062, 2 + 12.7062), abs=1e-3)
     assert found.iloc[[0, 2, 3]]["difference"].isna().all()
+    last = ends(pd.DataFrame(rows)).query("model == 'cat' and at == 'end'").dropna()
+    assert dict(zip(last["seed"], last["value"], strict=True)) == {0: 5, 1: 9}
 
     monkeypatch.setattr(measured, "read", lambda _: {"differences": plain_rows(found)})
     heads, table = watch_results.ends("made")

@@ -820,7 +820,12 @@ IN_CARMA: list[tuple[str, str, Change, str]] = [
 ]
 IN_CAT: list[tuple[str, str, Change, str]] = [
     ("Composed ones need", "encoders_small", each("differences", ci_high=-0.01), REPRODUCED),
-    ("Composed ones need", "encoders_small", each("differences", ci_low=0.01), NOT),
+    (
+        "Composed ones need",
+        "encoders_small",
+        each("differences", difference=0.2, ci_low=0.19, ci_high=0.21),
+        NOT,
+    ),
 ]
 IN_COMPLEXITY: list[tuple[str, str, Change, str]] = [
     ("A small initialisation", PHASES, each("runs", ood=0.01), UNDECIDED),
@@ -865,6 +870,12 @@ IN_COMPLEXITY: list[tuple[str, str, Change, str]] = [
 ]
 
 
+def fits_at_two_rates(found: dict[str, Any]) -> None:
+    """Elsewhere no phase is found, and in these none with commutativity."""
+    for run in found["runs"]:
+        run["phase"] = "2" if run["init_rate"] in (0.5, 0.52) else "0"
+
+
 def right_in_the_square(*rates: float) -> Change:
     """Every sum of the square is right with these init rates."""
 
@@ -888,8 +899,13 @@ IN_TASKS: list[tuple[str, str, Change, str]] = [
         each("runs", epochs_to_fit=40),
         STALE,
     ),
-    ("Phase 2 parts in two", PHASES, where("runs", "phase", "3", phase="2"), NOT),
-    ("Phase 2 parts in two", PHASES, where("runs", "phase", "3", phase="2c"), REPRODUCED),
+    (
+        "Phase 2 parts in two",
+        "phase_diagram_fine",
+        where("runs", "phase", "3", phase="2c"),
+        REPRODUCED,
+    ),
+    ("Phase 2 parts in two", "phase_diagram_fine", fits_at_two_rates, UNDECIDED),
     (
         "If phase 3 composes",
         "anchors_watched",
@@ -931,7 +947,7 @@ def test_a_verdict_follows_the_file(
 
 CHANGED = (
     *("encoders_minilm", "encoders_minilm_tuned", "encoders_small", "codes_small"),
-    *("cat_watched", "lrf_watched", "fusion_length", "fusion_cogs"),
+    *("cat_watched", "lrf_watched", "fusion_length", "fusion_cogs_exposed"),
 )
 
 
@@ -989,7 +1005,7 @@ CHANGED = (
         (
             CAT,
             "Composed ones need no fewer",
-            each("differences", difference=0.2, ci_low=0.1, ci_high=0.3, p=0.001),
+            each("differences", difference=0.2, ci_low=0.19, ci_high=0.21, p=0.001),
             NOT,
         ),
         (
