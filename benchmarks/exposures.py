@@ -98,4 +98,4 @@ def _kinds(rows: pd.DataFrame) -> list[str]:
     the curve of those that do if it has as many epochs."""
     alone = (rows["exposures"] == 1) & (rows["epochs"].nunique() > 1)
     kinds = alone.map({True: ", nothing repeated", False: ""})
-    return list(kinds.mask(rows["exposures_of"] == "others", ", other lines repeated"))
+    return list(kinds.mask(rows["exposures_of"] == "others", ", others repeated"))

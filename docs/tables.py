@@ -388,6 +388,7 @@ TABLES: dict[str, Callable[[], Table]] = {
     "generalise_length_pairs": partial(generalise_results.pairs, "generalise_scan_length_26"),
     "generalise_turn_left_pairs": partial(generalise_results.pairs, "generalise_scan_turn_left"),
     "generalise_jump_pairs": partial(generalise_results.pairs, "generalise_scan_jump"),
+    "generalise_cogs_exposures": partial(generalise_results.exposures, "generalise_cogs_exposures"),
     "generalise_cogs_types": partial(generalise_results.by_type, "generalise_cogs", "gen"),
     "fusion_length": partial(generalise_results.inside, "fusion_length"),
     "fusion_length_cap": partial(generalise_results.pooled, "fusion_length"),

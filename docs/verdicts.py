@@ -36,7 +36,8 @@ RULES: Final = """\
 1. **Values by seed.** A t test of the two sides: paired where both have the same seeds, else
    Welch's (as where a file has mean and both ends of three seeds, and so their values); of one side
    where the other is a bound; of the difference over seeds where a file has that instead (CARMA,
-   CAT, watched runs). p is by Holm over all comparisons of the row. That one side is larger is
+   CAT, watched runs); where all differences are equal, a sign test. p is by Holm over all
+   comparisons of the row, those shown beside a language model's apart. That one side is larger is
    reproduced where p < 0.05, not reproduced where p < 0.05 the other way round, else undecided. One
    seed decides nothing. A claim that holds if it holds at some layer needs one p < 0.05 in its
    direction and none in the other. The row names what takes no part: comparisons with both sides at

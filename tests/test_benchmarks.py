@@ -559,14 +559,14 @@ def test_generalisation_is_placed_by_how_often_a_line_was_seen(
     lines = {line.label: (line.x, line.y) for line in chart.panels[0].lines}
     assert lines["transformer"] == ([2.0], [pytest.approx(rows[40]["mean"], abs=1e-6)])
     assert set(lines) == {
-        "transformer", "transformer, nothing repeated", "transformer, other lines repeated"
+        "transformer", "transformer, nothing repeated", "transformer, others repeated"
     }  # fmt: skip
     once = exposed_result(1, "tested", 2, 0).save(tmp_path / "as many epochs")
     (tmp_path / "made.json").write_text(json.dumps(exposures.measured(*folders[1:], once)))
     exposures.draw("made")
     chart = pictures["made.png"].chart
     assert {line.label: line.x for line in chart.panels[0].lines} == {
-        "transformer": [0.0, 1.0], "transformer, other lines repeated": [0.0],
+        "transformer": [0.0, 1.0], "transformer, others repeated": [0.0],
     }  # fmt: skip
 
     other = replace(results[1], config={**results[1].config, "d_model": 99})

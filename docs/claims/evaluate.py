@@ -146,7 +146,6 @@ class Line:
         """Of the comparisons that are not decided; None for one without values by seed."""
         each = zip(self.tests, self.decided, strict=True)
         yield from (test for test, verdict in each if verdict == UNDECIDED)
-        yield from t_tests(self.names.get("open", []))
         for name in _tested(self.stated):
             yield from (of_family(row) for row in self.sides[name].rows if not sure(row))
 
@@ -241,6 +240,8 @@ class Claim:
         if "power" in self.stated:
             return str(_special(self.stated["power"], lines))
         every = [test for line in lines for test in line.open_tests()]
+        against = sum(test.difference < 0 for test in filter(None, every))
+        every += t_tests([pair for line in lines for pair in line.names.get("open", [])])
         tests = [test for test in every if test and test.sd]
         if "no_power" in self.stated or not tests:
             return f"power: not known, {self.stated.get('no_power') or _why(lines, every)}"
@@ -262,7 +263,6 @@ class Claim:
         many = f"more than {MOST_SEEDS}" if None in needed else ""
         seeds = " to ".join(dict.fromkeys([*map(str, counts[:1]), many or str(counts[-1])]))
         without = f" ({every.count(None)} of {len(every)} have no values by seed)"
-        against = sum(test.difference < 0 for test in tests)
         which = f", {against} of {len(tests)} against the claim," if against else ""
         return (
             f"power: of what is undecided, {ends} would be found in 80 % of cases; those found "

@@ -59,6 +59,13 @@ def nothing_to_explain(claim: Claim, lines: Lines) -> str:
     return of_parts(own) if REPRODUCED in explained else UNDECIDED
 
 
+def nothing_learned(claim: Claim, lines: Lines) -> str:
+    """Open while codes do not name the sememes of the words that guided them."""
+    guided = claim.claims[claim.claims.numbers["sememes"] - 1].find()[1]
+    own = [verdict for line in lines for verdict in line.decided]
+    return of_parts(own) if guided == REPRODUCED else UNDECIDED
+
+
 # CARMA
 
 
@@ -325,7 +332,9 @@ def parts(sides: Sides) -> Names:
     for row in (*without.rows, *commutes.rows):
         rates.setdefault(row["weight_decay"], set()).add(row["init_rate"])
     means = f"; mean γ {without:.2f} and {commutes:.2f}" if seeds else ""
-    if len(seeds) < 2:  # in two γ or fewer a second part can have been missed
+    if len(seeds) == 1:
+        return {"means": means, "verdict": UNDECIDED}  # one seed decides nothing
+    if not seeds:  # in two γ or fewer a second part can have been missed
         wide = max(map(len, rates.values())) > 2
         return {"means": means, "verdict": NOT if wide else UNDECIDED}
     return {"means": means, "verdict": REPRODUCED if commutes.mean > without.mean else NOT}
