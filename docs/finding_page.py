@@ -69,6 +69,7 @@ def _tests(finding: Claim) -> str:
 
 
 def _signed(text: str) -> str:
+    # With a minus before numbers, of exponents too, and a hyphen inside words.
     return re.sub(r"(?<![^\We])-(?=[.\d])", "−", text)
 
 

@@ -371,10 +371,10 @@ def welch(smaller: Sequence[float], larger: Sequence[float]) -> TTest:
 def seen(test: TTest) -> float:
     """The least difference that such a test, of its family, finds in 80 % of cases."""
 
-    def beyond(effect: float) -> float:
+    def short(effect: float) -> float:
         return power(effect, test.n, test.groups, LEVEL / test.family) - POWER
 
-    return float(brentq(beyond, 1e-9, 1e4)) * test.sd
+    return float(brentq(short, 1e-9, 1e4)) * test.sd
 
 
 def seeds_needed(test: TTest) -> int | None:

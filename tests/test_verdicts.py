@@ -278,7 +278,7 @@ def test_a_files_difference_is_tested_as_its_values_by_seed_would_be() -> None:
     test = of_file(row, "difference")
     assert test is not None
     assert values is not None
-    for name in ("difference", "p", "n", "sd"):
+    for name in ("difference", "p", "n", "sd", "ci"):
         assert getattr(test, name) == pytest.approx(getattr(values, name)), name
     side = Side((row,), (), row["difference"], row["ci_low"], row["ci_high"], test=test)
     assert compared(exactly(0), side) == REPRODUCED
@@ -287,8 +287,17 @@ def test_a_files_difference_is_tested_as_its_values_by_seed_would_be() -> None:
     of_mean = of_file(other, "mean")
     assert of_mean is not None
     assert of_mean.p == pytest.approx(ttest_1samp(high, 0).pvalue)
-    # Of other models: Welch's, of what each side's seeds give.
+    assert of_mean.ci == pytest.approx((*ttest_1samp(high, 0).confidence_interval(),))
+    # Against another bound than 0, from either side.
     changes = [a - b for a, b in zip(high, low, strict=True)]
+    for pair, sign in (((exactly(0.1), side), 1), ((side, exactly(0.1)), -1)):
+        beyond = t_test(*pair)
+        assert beyond is not None
+        assert beyond.p == pytest.approx(ttest_1samp(changes, 0.1).pvalue)
+        assert beyond.difference == pytest.approx(sign * (mean(changes) - 0.1))
+        ends = [sign * (end - 0.1) for end in ttest_1samp(changes, 0).confidence_interval()]
+        assert beyond.ci == pytest.approx((min(ends), max(ends)))
+    # Of other models: Welch's, of what each side's seeds give.
     mean_side = Side((other,), (), other["mean"], 0, 1, test=of_mean)
     welch = t_test(side, mean_side)
     assert welch is not None
