@@ -1044,7 +1044,7 @@ CHANGED = (
         (
             LRF,
             "If low complexity lets",
-            where("differences", "model", "lrf", p=0.001),
+            simpler("model", "lrf"),
             REPRODUCED,
         ),
         (
