@@ -303,7 +303,7 @@ def of_file(row: Row, mean: str) -> TTest | None:
     any correction), of another mean by its standard deviation ``sd``. None where the file has
     neither, or is of one seed."""
     n, p = row.get("n_seeds", row.get("n")), row.get("p")
-    if mean == "difference" and p is not None:
+    if mean == "difference" and mean in row and p is not None:
         # Half of a Student interval of 95 % is t's quantile times s / √n.
         ci = row["ci_low"], row["ci_high"]
         half = (ci[1] - ci[0]) / 2

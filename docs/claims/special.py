@@ -465,23 +465,32 @@ def grows(claim: Claim, lines: Lines) -> str:
 
 
 def orders(sides: Sides) -> dict[tuple[float, str], list[Row]]:
-    """How near numbers some steps apart lie, by γ and phase of the model."""
+    """How near numbers some steps apart lie, by γ and phase of the model: of each number of steps
+    the mean over seeds, and the largest p of one."""
+    by_step: dict[float, dict[int, list[Row]]] = {}
+    for row in sides["orders"].rows:
+        by_step.setdefault(row["init_rate"], {}).setdefault(row["step"], []).append(row)
     return {
-        (c["init_rate"], c["phase"]): [
-            row for row in sides["orders"].rows if row["init_rate"] == c["init_rate"]
+        (cell["init_rate"], cell["phase"]): [
+            {
+                "step": step,
+                "distance": fmean(row["distance"] for row in rows),
+                "p": max(row["distance_p"] for row in rows),
+            }
+            for step, rows in by_step[cell["init_rate"]].items()
         ]
-        for c in sides["cells"].rows
+        for cell in sides["cells"].rows
     }
 
 
 def apart(rows: Sequence[Row]) -> str:
     """Like "3 apart .84, 4 apart .80"."""
-    return ", ".join(f"{row['step']} apart {share(row['distance_mean'])}" for row in rows)
+    return ", ".join(f"{row['step']} apart {share(row['distance'])}" for row in rows)
 
 
 def nearer(rows: Sequence[Row]) -> list[Row]:
     """The steps at which numbers are nearer than in random orders, on every seed by itself."""
-    return [row for row in rows if row["distance_p_max"] < SURE]
+    return [row for row in rows if row["p"] < SURE]
 
 
 def in_order(sides: Sides) -> Names:
