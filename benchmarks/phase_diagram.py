@@ -68,12 +68,12 @@ def agreement(first: pd.DataFrame, second: pd.DataFrame) -> dict[str, list[int]]
 
 def runs_by_samples(*diagrams: ic.complexity.PhaseDiagram) -> pd.DataFrame:
     """The runs of diagrams that differ in their number of training samples."""
-    return pd.concat([one.frame.assign(samples=one.config["samples"]) for one in diagrams])
+    return pd.concat(one.frame.assign(samples=one.config["samples"]) for one in diagrams)
 
 
 def cells_by_samples(*diagrams: ic.complexity.PhaseDiagram) -> pd.DataFrame:
     """The cells of diagrams that differ in their number of training samples."""
-    return pd.concat([one.cells.assign(samples=one.config["samples"]) for one in diagrams])
+    return pd.concat(one.cells.assign(samples=one.config["samples"]) for one in diagrams)
 
 
 def orders(folder: Path, rates: Sequence[float], seeds: Sequence[int]) -> dict[str, Any]:

@@ -736,6 +736,33 @@ def test_transplants_over_models_by_hand() -> None:
     assert over_models(frames[:1]) is frames[0]
 
 
+def test_tables_of_exposures_and_entanglement_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    shares = {"mean": 0.2, "smallest": 0.1, "largest": 0.3, "n_seeds": 3}
+    place = {"split": "gen", "kind": "all", "model": "lrf", **shares}
+    summary = [
+        {**place, "seen": 160, "exposures": 20, "exposures_of": "tested"},
+        {**place, "seen": 7.97, "exposures": 20, "exposures_of": "others"},
+        {**place, "seen": 8, "exposures": 1, "exposures_of": "tested"},
+        {**place, "seen": 8, "exposures": 1, "exposures_of": "tested", "kind": "prim"},
+    ]
+    probes = [
+        {"model": "lrf", "stack": "decoder", "layer": 2, "probe": probe, "seed": seed}
+        | {"within": within, "across": within - less}
+        for probe, within, less in (("role", 0.9, 0.1), ("word", 0.8, 0.3))
+        for seed in (0, 1)
+    ]
+    found = {"summary": summary, "entanglement": probes}
+    monkeypatch.setattr(measured, "read", lambda _: found)
+    assert [row[:3] for row in generalise_results.exposures("")[1]] == [
+        ["8", "nothing", "20.0 (10.0–30.0)"],
+        ["160", "tested, × 20", "20.0 (10.0–30.0)"],
+        ["8", "others, × 20", "20.0 (10.0–30.0)"],
+    ]
+    heads, (row,) = generalise_results.entangled("")
+    assert heads[3:] == ["role", "across", "entanglement", "word", "across", "entanglement"]
+    assert [cell[:4] for cell in row[3:]] == ["0.90", "0.80", "0.10", "0.80", "0.50", "0.30"]
+
+
 def test_ends_of_watched_models_are_paired_by_the_seeds_that_both_have(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -123,6 +123,11 @@ def test_a_sentence_to_rely_on_is_bound_to_its_verdict(monkeypatch: Any) -> None
             "carma_controls_mini_idm",
             {"pooling": "last", "gain": 0.0},
         ),
+        (
+            "What is right of COGS",
+            "generalise_cogs_exposures",
+            {"exposures_of": "others", "n_right": 500},
+        ),
         ("CAT's guided loss", "toy_codes", {"setting": "eq. 4", "r_precision": 0.9}),
     ],
 )
@@ -134,7 +139,10 @@ def test_a_finding_is_bound_to_its_file(
         drawn = picture.info["Description"]
     assert drawn == finding_page.drawn(finding), "run: python -m docs.finding_page"
     assert all(finding.stated[key] for key in ("words", "limits", "axis"))
-    assert f"## {title}" in finding_page.section(finding)
+    section = finding_page.section(finding)
+    assert f"## {title}" in section
+    for test in (test for line in finding.decided_lines() for test in line.tests):
+        assert str(test).replace("-", "−") in section
     read, (where, value) = measured.read, change.items()
 
     def without_effect(name: str) -> dict[str, Any]:
