@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import pandas as pd
 
-from interp_compose.papers.cat.studies.encoders.result import SAME_WORDS
-
+READ: Final = ("pearson", "accuracy", "specificity", "balanced_accuracy", "auc")
+"""Measures of which the values of each seed are kept."""
 SHOWN: Final = 12
 """Codes of which the words are kept."""
 
@@ -49,7 +49,7 @@ def sememes_by_seed(rows: pd.DataFrame) -> pd.DataFrame:
     return means.reset_index()
 
 
-def of_same_words(scores: pd.DataFrame) -> pd.DataFrame:
-    """Each seed's values of pairs that differ in the order of their words alone."""
-    rows: pd.DataFrame = scores[scores["subset"].str.endswith(SAME_WORDS)]
-    return rows
+def by_seed(scores: pd.DataFrame) -> pd.DataFrame:
+    """Each seed's values of the measures that pages and verdicts read."""
+    rows: pd.DataFrame = scores[scores["metric"].isin(READ)]
+    return rows.drop(columns=["trained_on", "n_cut"])

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from math import inf, isnan, nan
-from statistics import fmean, variance
+from statistics import fmean, stdev
 from typing import Any, Final
 
 from scipy.optimize import brentq
-from scipy.stats import nct, t as t_distribution, ttest_ind, ttest_ind_from_stats
+from scipy.stats import nct, t as t_distribution, ttest_ind_from_stats
 
 from docs import measured
 from docs.phase_results import share
@@ -48,11 +47,12 @@ RULES: Final = """\
    **Intervals** of 95 % over pairs of phrases or over words: undecided where one contains the value
    of no effect, or two overlap.
 3. **Several comparisons.** A claim about several tasks, models, depths, measures, splits or subsets
-   must hold on each, and is undecided where they differ. A claim that itself names several *parts*,
-   or has to hold against several baselines, is not reproduced where one of them is not. **Power**:
-   an undecided row says which differences its tests would find in 80 % of cases, and how many
-   seeds it takes to find one as large as that found, each at 0.05 over the number of the row's
-   comparisons (Bonferroni, at most Holm's), or why that is not known.
+   must hold on each, and is undecided where they differ; what is decided is named. A claim that
+   itself names several *parts*, or has to hold against several baselines, is not reproduced where
+   one of them is not. One that explains or presupposes another is undecided while that one is not
+   reproduced. **Power**: an undecided row says which differences its tests would find in 80 % of
+   cases, and how many seeds it takes to find one as large as that found, each at 0.05 over the
+   number of the row's comparisons (Bonferroni, at most Holm's), or why that is not known.
 4. **Counts** of cells, layers or models: reproduced where all are as claimed, not reproduced where
    none is, else undecided; a bound in the row decides. **Orders** are as claimed or not (neighbours
    may be equal, the ends not), and undecided where there is nothing to order.
@@ -278,7 +278,8 @@ class TTest:
     """A t test: the second side's mean less the first's, and p, two-sided; its pairs and the
     standard deviation of their differences, or of two ``groups`` the values of each and the root of
     the sum of both variances. ``ci`` are the ends of its interval of 95 %, NaN where they are not
-    known; ``p_holm`` is p by Holm over a ``family`` of so many tests."""
+    known; ``p_holm`` is p by Holm over a ``family`` of so many tests. ``of_both`` are the standard
+    error and the degrees of freedom of two groups, ``n`` the smaller's."""
 
     difference: float
     p: float
@@ -288,6 +289,7 @@ class TTest:
     ci: tuple[float, float] = (nan, nan)
     p_holm: float = nan
     family: int = 1
+    of_both: tuple[float, float] | None = None
 
     def __str__(self) -> str:
         """Like "+0.49 [+0.42, +0.56], p 0.003"; by Holm, where it is one of several tests."""
@@ -326,7 +328,7 @@ def t_test(smaller: Side, larger: Side) -> TTest | None:
     if both and len(both) == min(len(one), len(two)):
         first, second = [two[seed] for seed in both], [one[seed] for seed in both]
     elif all(values):
-        return welch(*values)
+        return welch(*((fmean(each), stdev(each), len(each)) for each in values))
     elif values[1] and bounds:
         first, second = values[1], bounds * len(values[1])
     elif values[0] and bounds:
@@ -337,11 +339,7 @@ def t_test(smaller: Side, larger: Side) -> TTest | None:
         test = beyond(smaller.test, *bounds)
         return replace(test, difference=-test.difference, ci=(-test.ci[1], -test.ci[0]))
     elif smaller.test and larger.test:
-        one, two = smaller.test, larger.test
-        given = ((test.difference, test.sd, test.n) for test in (two, one))
-        p = float(ttest_ind_from_stats(*chain(*given), equal_var=False).pvalue)
-        sd = (one.sd**2 + two.sd**2) ** 0.5
-        return TTest(larger.mean - smaller.mean, p, min(one.n, two.n), sd, groups=2)
+        return welch(*((one.difference, one.sd, one.n) for one in (smaller.test, larger.test)))
     else:
         return None
     paired = paired_difference(first, second)
@@ -358,40 +356,54 @@ def beyond(test: TTest, bound: float) -> TTest:
     return replace(test, difference=difference, p=p, ci=(low - bound, high - bound))
 
 
-def welch(smaller: Sequence[float], larger: Sequence[float]) -> TTest:
-    """Of two groups of seeds; its power is that of two of as many as the smaller has."""
-    found = ttest_ind(larger, smaller, equal_var=False)
-    interval = found.confidence_interval()
-    ci = float(interval.low), float(interval.high)
-    sd = (variance(smaller) + variance(larger)) ** 0.5
-    n = min(len(smaller), len(larger))
-    return TTest(fmean(larger) - fmean(smaller), float(found.pvalue), n, sd, groups=2, ci=ci)
+def welch(smaller: tuple[float, float, int], larger: tuple[float, float, int]) -> TTest:
+    """Of two groups of seeds, by the mean, the standard deviation and the size of each."""
+    difference = larger[0] - smaller[0]
+    p = float(ttest_ind_from_stats(*larger, *smaller, equal_var=False).pvalue)
+    n = min(smaller[2], larger[2])
+    squares = [sd**2 / size for _, sd, size in (smaller, larger)]
+    error = sum(squares) ** 0.5
+    # Satterthwaite: (s₁²/n₁ + s₂²/n₂)² / Σ (sᵢ²/nᵢ)² / (nᵢ − 1)
+    sizes = (smaller[2], larger[2])
+    freedom = error**4 / sum(one**2 / (size - 1) for one, size in zip(squares, sizes, strict=True))
+    half = float(t_distribution.ppf(0.975, freedom)) * error
+    return TTest(
+        difference,
+        p,
+        n,
+        (smaller[1] ** 2 + larger[1] ** 2) ** 0.5,
+        groups=2,
+        ci=(difference - half, difference + half),
+        of_both=(error, freedom),
+    )
 
 
 def seen(test: TTest) -> float:
     """The least difference that such a test, of its family, finds in 80 % of cases."""
+    error, freedom = test.of_both or (test.sd / test.n**0.5, test.groups * (test.n - 1))
 
-    def short(effect: float) -> float:
-        return power(effect, test.n, test.groups, LEVEL / test.family) - POWER
+    def short(errors: float) -> float:
+        return power(errors, freedom, LEVEL / test.family) - POWER
 
-    return float(brentq(short, 1e-9, 1e4)) * test.sd
+    return float(brentq(short, 1e-9, 1e5)) * error
 
 
 def seeds_needed(test: TTest) -> int | None:
-    """How many seeds find a difference as large as the one found in 80 % of cases, in a family of
-    as many tests; None if more than :data:`MOST_SEEDS`."""
+    """How many seeds (of two groups, in each) find a difference as large as the one found in 80 %
+    of cases, in a family of as many tests; None if more than :data:`MOST_SEEDS`."""
     effect, level = abs(test.difference) / test.sd, LEVEL / test.family
-    every = range(2, MOST_SEEDS + 1)
-    return next((n for n in every if power(effect, n, test.groups, level) >= POWER), None)
+
+    def found(n: int) -> float:
+        return power(effect * n**0.5, test.groups * (n - 1), level)
+
+    return next((n for n in range(2, MOST_SEEDS + 1) if found(n) >= POWER), None)
 
 
-def power(effect: float, n: int, groups: int = 1, level: float = LEVEL) -> float:
-    """Of a paired t test of ``n`` pairs, two-sided at a ``level``, where the mean difference is so
-    many of its standard deviations: of the noncentral t distribution with n - 1 degrees of freedom.
-    Of two groups of ``n`` the freedom is twice that, as if they varied alike."""
-    freedom = groups * (n - 1)
+def power(errors: float, freedom: float, level: float = LEVEL) -> float:
+    """Of a t test, two-sided at a ``level``, where the true difference is so many of its standard
+    errors: of the noncentral t distribution with so many degrees of freedom."""
     bound = t_distribution.ppf(1 - level / 2, freedom)
-    beyond = nct.sf([bound, -bound], freedom, effect * n**0.5)
+    beyond = nct.sf([bound, -bound], freedom, errors)
     return float(beyond[0] + 1 - beyond[1])
 
 

@@ -35,8 +35,9 @@ What fits none of it is a function of ``special.py``: ``only``, whether there is
 ``names``, what else its text shows, and as ``verdict`` its verdict; ``verdict``, the claim's. What
 was ``judged`` by hand has a condition on the numbers under which it ``holds``.
 
-An undecided claim says what its undecided comparisons (or, of ``names``, those that are ``open``)
-would have found; else why that cannot be said (``no_power``), or what a function ``power`` returns.
+An undecided claim says which of its lines are decided, and what its undecided comparisons (or, of
+``names``, those that are ``open``) would have found; else why that cannot be said (``no_power``),
+or what a function ``power`` returns.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ from docs.claims.runs import RUNS
 from docs.verdicts import (
     BREAK,
     MOST_SEEDS,
+    NOT,
+    REPRODUCED,
     UNDECIDED,
     UNTESTED,
     Cell,
@@ -207,7 +210,7 @@ class Claim:
         deciding = [line for line in lines if "second" not in line.stated]
         verdict, text = self._verdict(deciding), self._text(lines)
         if verdict.removesuffix(" †") == UNDECIDED:
-            text = BREAK.join([text, self._power(deciding)])
+            text = BREAK.join(filter(None, [text, self._decided(deciding), self._power(deciding)]))
         return text, verdict
 
     def row(self, number: int) -> list[str]:
@@ -233,6 +236,19 @@ class Claim:
             for line in family:
                 line.tests.extend(islice(tests, len(line.pairs())))
         return lines
+
+    def _decided(self, lines: list[Line]) -> str:
+        """The comparisons of an undecided row that are decided, one way or the other."""
+        if {"verdict", "judged"} & self.stated.keys() or len(lines) == 1:
+            return ""
+        each = {line.show("label"): {*line.verdicts()} for line in lines}
+        ways = {NOT: "against the claim", REPRODUCED: "for the claim"}
+        told = [
+            f"{way}: {', '.join(where)}"
+            for verdict, way in ways.items()
+            if (where := [label for label, verdicts in each.items() if verdicts == {verdict}])
+        ]
+        return f"decided {'; '.join(told)}" * bool(told)
 
     def _power(self, lines: list[Line]) -> str:
         """What the undecided comparisons would have found, and what it takes to decide them; or why

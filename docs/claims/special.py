@@ -44,7 +44,6 @@ from docs.verdicts import (
     with_seeds,
 )
 from interp_compose.papers.carma.paper import paper_numbers
-from interp_compose.papers.complexity.studies.anchors.phase import doubt_of
 
 Sides = Mapping[str, Side]
 Names = dict[str, Any]
@@ -303,12 +302,17 @@ def does_not_generalise(sides: Sides) -> bool:
 
 
 def sequence(sides: Sides) -> Names:
-    """Rule 4, of the phases along γ."""
+    """Rule 4, of the phases along γ; and how many seeds are in a cell's, where not all are."""
     cells = sorted(sides["cells"].rows, key=lambda cell: float(cell["init_rate"]))
     ranks = [RANKS[cell["phase"]] for cell in cells]
+    texts = []
+    for cell, rank in zip(cells, ranks, strict=True):
+        runs = [run for run in sides["runs"].rows if run["init_rate"] == cell["init_rate"]]
+        n = sum(RANKS.get(run["phase"]) == rank for run in runs)
+        share_of = f" ({n} of {len(runs)})" * (n < len(runs))
+        texts.append(f"{cell['init_rate']:g}: {cell['phase']}{share_of}")
     holds = ranks == sorted(ranks) and set(ranks) == {0, 1, 2}
-    text = ", ".join(f"{c['init_rate']:g}: {c['phase']}{doubt_of(c['agree'])}" for c in cells)
-    return {"phases": text, "verdict": REPRODUCED if holds else NOT}
+    return {"phases": ", ".join(texts), "verdict": REPRODUCED if holds else NOT}
 
 
 def in_three_phases(claim: Claim, lines: Lines) -> str:
@@ -421,10 +425,6 @@ def growth(sides: Sides) -> Names:
     rows: dict[float, dict[float, float]] = {}
     for cell in sides["cells"].rows:
         rows.setdefault(cell["weight_decay"], {})[cell["init_rate"]] = cell["mean_abs_cosine"]
-    runs: dict[tuple[float, float], dict[int, float]] = {}
-    for run in sides["runs"].rows:
-        place = run["weight_decay"], run["init_rate"]
-        runs.setdefault(place, {})[run["seed"]] = run["mean_abs_cosine"]
     rho = min(float(spearmanr(list(row), list(row.values())).statistic) for row in rows.values())
     decays = sorted(rows)
 
@@ -434,15 +434,8 @@ def growth(sides: Sides) -> Names:
 
     ends = more(decays[0], decays[-1])
     steps = [one for less, much in pairwise(decays) for one in more(less, much)]
-    falling = [
-        (of_seeds(runs[less, rate]), of_seeds(runs[much, rate]))
-        for less, much in pairwise(decays)
-        for rate in rows[less].keys() & rows[much].keys()
-        if rows[less][rate] >= rows[much][rate]
-    ]
     return {
         "rho": rho,
-        "open": falling,
         **{"n": sum(ends), "total": len(ends)},
         **{"n_steps": sum(steps), "total_steps": len(steps)},
     }
@@ -568,6 +561,13 @@ def helped_by_known_sums(claim: Claim, lines: Lines) -> str:
     """Against it: runs are right where seen pairs add the same, and only there."""
     helped = [verdict for line in lines for verdict in line.decided]
     return agreed(NOT if verdict == REPRODUCED else UNDECIDED for verdict in helped)
+
+
+def single_runs(sides: Sides) -> Names:
+    """Of the runs in which no seen pair adds the same numbers: the ends, and how many reason."""
+    runs = sides["new"].rows
+    reason = sum(run["phase"] == "3" for run in runs)
+    return {"single": spread([run["ood"] for run in runs]), "reason": reason, "n_runs": len(runs)}
 
 
 def fitted_as_fast(claim: Claim, lines: Lines) -> str:
