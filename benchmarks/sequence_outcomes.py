@@ -83,7 +83,8 @@ def measured(*folders: Path) -> dict[str, Any]:
     before = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     tables = with_known(tables, config, before, axes)
     for axis in axes:
-        config[f"{axis}s"] = list(dict.fromkeys(tables["runs"][axis]))
+        each = dict.fromkeys(value for (value,) in places(tables["runs"], [axis]))
+        config[f"{axis}s"] = [value for value in each if value is not None]
     if "seeds" in config:
         config["seeds"] = sorted(set(tables["runs"]["seed"].tolist()))
     rows = {table: plain_rows(frame) for table, frame in tables.items()}
