@@ -276,16 +276,17 @@ def _of_one_seed(side: Side) -> bool:
 @dataclass(frozen=True)
 class TTest:
     """A t test: the second side's mean less the first's, and p, two-sided; its pairs and the
-    standard deviation of their differences, or of two ``groups`` the values of each and the root of
-    the sum of both variances. ``ci`` are the ends of its interval of 95 %, NaN where they are not
-    known; ``p_holm`` is p by Holm over a ``family`` of so many tests. ``of_both`` are the standard
-    error and the degrees of freedom of two groups, ``n`` the smaller's."""
+    standard deviation of their differences, or of two ``groups`` (fewer where they vary
+    differently) the values of the smaller and the root of the sum of both variances. ``ci`` are the
+    ends of its interval of 95 %, NaN where they are not known; ``p_holm`` is p by Holm over a
+    ``family`` of so many tests. ``of_both`` are the standard error and the degrees of freedom of
+    two groups."""
 
     difference: float
     p: float
     n: int = 0
     sd: float = 0.0
-    groups: int = 1
+    groups: float = 1
     ci: tuple[float, float] = (nan, nan)
     p_holm: float = nan
     family: int = 1
@@ -363,19 +364,15 @@ def welch(smaller: tuple[float, float, int], larger: tuple[float, float, int]) -
     n = min(smaller[2], larger[2])
     squares = [sd**2 / size for _, sd, size in (smaller, larger)]
     error = sum(squares) ** 0.5
-    # Satterthwaite: (s₁²/n₁ + s₂²/n₂)² / Σ (sᵢ²/nᵢ)² / (nᵢ − 1)
     sizes = (smaller[2], larger[2])
+    # Satterthwaite: (s₁²/n₁ + s₂²/n₂)² / Σ (sᵢ²/nᵢ)² / (nᵢ − 1); of equal n, n − 1 as many times as
+    # there are groups.
     freedom = error**4 / sum(one**2 / (size - 1) for one, size in zip(squares, sizes, strict=True))
+    variances = smaller[1] ** 2, larger[1] ** 2
+    groups = sum(variances) ** 2 / sum(one**2 for one in variances)
     half = float(t_distribution.ppf(0.975, freedom)) * error
-    return TTest(
-        difference,
-        p,
-        n,
-        (smaller[1] ** 2 + larger[1] ** 2) ** 0.5,
-        groups=2,
-        ci=(difference - half, difference + half),
-        of_both=(error, freedom),
-    )
+    ci = difference - half, difference + half
+    return TTest(difference, p, n, sum(variances) ** 0.5, groups, ci=ci, of_both=(error, freedom))
 
 
 def seen(test: TTest) -> float:

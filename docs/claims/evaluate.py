@@ -22,6 +22,8 @@ What decides, one of:
 
 - ``rises``: sides (also of ``names``, or numbers) from the smallest claimed to the largest; those
   at the same one of two ``bounds`` are left out.
+- ``called``: how the page names sides, where only some of a line's comparisons are decided; of a
+  claim whose verdict is a function, that its comparisons are of the claim's direction.
 - ``tests``: sides whose differences are tested together against 0; their ``p_holm`` is over all
   that the claim tests.
 - ``count``: all values of a ``side`` are at ``least`` a bound or ``below`` it; or ``more`` than a
@@ -32,7 +34,8 @@ All lines must agree; of lines of different ``part``, each part must hold. Lines
 they alone would give, and decide nothing.
 
 What fits none of it is a function of ``special.py``: ``only``, whether there is such a line;
-``names``, what else its text shows, and as ``verdict`` its verdict; ``verdict``, the claim's. What
+``names``, what else its text shows, and as ``verdict`` its verdict, or as ``p``, which is corrected
+over the claim's lines, and ``way`` what it is if p < 0.05; ``verdict``, the claim's. What
 was ``judged`` by hand has a condition on the numbers under which it ``holds``.
 
 An undecided claim says which of its lines are decided, and what its undecided comparisons (or, of
@@ -54,6 +57,7 @@ from typing import Any, Final, TypeVar
 from docs.claims.runs import RUNS
 from docs.verdicts import (
     BREAK,
+    LEVEL,
     MOST_SEEDS,
     NOT,
     REPRODUCED,
@@ -81,6 +85,7 @@ from docs.verdicts import (
     with_holm,
 )
 from interp_compose.settings import read_toml
+from interp_compose.stats.seeds import holm
 
 FOLDER: Final = Path(__file__).parent
 QUERY: Final = ("run", "table", "value", "less", "of", "pooled", "fitted", "of_three")
@@ -94,7 +99,7 @@ class Line:
 
     stated: Query
     sides: Mapping[str, Side]
-    names: Mapping[str, Any]
+    names: dict[str, Any]
     tests: list[TTest | None] = field(default_factory=list)
     """The t test of each of :meth:`pairs`, once all of the claim are compared; None where ranges
     decide."""
@@ -140,6 +145,17 @@ class Line:
             for one, two in pairwise(chain)
         }
         return {names: pair for names, pair in pairs.items() if not self.at_bound(pair)}
+
+    def each_decided(self) -> Iterator[tuple[str, str]]:
+        """The line and its verdict; or, where its comparisons differ, each of them and its own."""
+        label, verdicts = self.show("label"), self.verdicts()
+        if len({*verdicts}) < 2:
+            yield from ((label, verdict) for verdict in verdicts[:1])
+            return
+        called = {**self.stated.get("called", {}), **self.names.get("called", {})}
+        for names, verdict in zip(self.compared(), verdicts, strict=True):
+            smaller, larger = (called.get(name, name) for name in names.split(" → "))
+            yield ", ".join(filter(None, (label, f"{smaller} below {larger}"))), verdict
 
     def pairs(self) -> list[tuple[Side, Side]]:
         """What is compared, without names."""
@@ -239,16 +255,16 @@ class Claim:
 
     def _decided(self, lines: list[Line]) -> str:
         """The comparisons of an undecided row that are decided, one way or the other."""
-        if {"verdict", "judged"} & self.stated.keys() or len(lines) == 1:
-            return ""
-        each = {line.show("label"): {*line.verdicts()} for line in lines}
+        if {"verdict", "judged"} & self.stated.keys() and "called" not in self.stated:
+            return ""  # there, what lies above need not be as claimed
+        every = [one for line in lines for one in line.each_decided()]
         ways = {NOT: "against the claim", REPRODUCED: "for the claim"}
         told = [
-            f"{way}: {', '.join(where)}"
+            f"decided {way}: {'; '.join(where)}"
             for verdict, way in ways.items()
-            if (where := [label for label, verdicts in each.items() if verdicts == {verdict}])
+            if (where := [names for names, each in every if each == verdict and names])
         ]
-        return f"decided {'; '.join(told)}" * bool(told)
+        return BREAK.join(told) if len(every) > 1 else ""
 
     def _power(self, lines: list[Line]) -> str:
         """What the undecided comparisons would have found, and what it takes to decide them; or why
@@ -256,7 +272,7 @@ class Claim:
         if "power" in self.stated:
             return str(_special(self.stated["power"], lines))
         every = [test for line in lines for test in line.open_tests()]
-        against = sum(test.difference < 0 for test in filter(None, every))
+        against = sum(test.difference < 0 for test in every if test and test.sd)
         every += t_tests([pair for line in lines for pair in line.names.get("open", [])])
         tests = [test for test in every if test and test.sd]
         if "no_power" in self.stated or not tests:
@@ -279,10 +295,12 @@ class Claim:
         many = f"more than {MOST_SEEDS}" if None in needed else ""
         seeds = " to ".join(dict.fromkeys([*map(str, counts[:1]), many or str(counts[-1])]))
         without = f" ({every.count(None)} of {len(every)} have no values by seed)"
+        alike = len(every) - len(tests) - every.count(None)
+        same = f"; {alike} more: equal in all seeds, too few for a sign test" * bool(alike)
         which = f", {against} of {len(tests)} against the claim," if against else ""
         return (
             f"power: of what is undecided, {ends} would be found in 80 % of cases; those found "
-            f"here{which} take {seeds} seeds{without * (None in every)}"
+            f"here{which} take {seeds} seeds{without * (None in every)}{same}"
         )
 
     def lines(self) -> list[Line]:
@@ -301,10 +319,16 @@ class Claim:
             corrected = with_holm([sides[name] for sides, name in places_of])
             for (sides, name), side in zip(places_of, corrected, strict=True):
                 sides[name] = side
-        return [
+        found = [
             Line(stated, sides, _special(stated["names"], sides) if "names" in stated else {})
             for stated, sides in read
         ]
+        # Of p-values that functions give, too.
+        for lines in _families(found, lambda line: line.stated):
+            own = [line.names for line in lines if "p" in line.names]
+            for names, p in zip(own, holm([each["p"] for each in own]) if own else (), strict=True):
+                names |= {"p": p, "verdict": names["way"] if p < LEVEL else UNDECIDED}
+        return found
 
     def _text(self, lines: list[Line]) -> str:
         """The cell, where ``{undecided}`` names the lines that are."""

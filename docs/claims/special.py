@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from statistics import fmean
 from typing import Any, Final
 
@@ -33,7 +33,6 @@ from docs.verdicts import (
     by_count,
     by_tests,
     compared,
-    decided,
     exactly,
     of_parts,
     points,
@@ -170,7 +169,7 @@ def _compared_spreads(pairs: Float[np.ndarray, "seed 2"]) -> Names:
     plain, carma = map(float, pairs.std(0, ddof=1))
     return {
         "p": p,
-        "verdict": UNDECIDED if p >= LEVEL else REPRODUCED if carma < plain else NOT,
+        "way": REPRODUCED if carma < plain else NOT,
         "plain_sd": plain,
         "carma_sd": carma,
         "correlation": float(np.corrcoef(pairs.T)[0, 1]),
@@ -184,9 +183,9 @@ def _pairs(sides: Sides) -> Float[np.ndarray, "seed 2"]:
     return np.array([[plain[seed], carma[seed]] for seed in plain.keys() & carma.keys()])
 
 
-def ratio_power(ratio: float, n: int, correlation: float) -> float:
-    """Of Pitman's and Morgan's test of ``n`` pairs, two-sided at 5 %, where one standard deviation
-    is so many times the other, and the values of a pair are normal and correlate.
+def ratio_power(ratio: float, n: int, correlation: float, level: float = LEVEL) -> float:
+    """Of Pitman's and Morgan's test of ``n`` pairs, two-sided at a ``level``, where one standard
+    deviation is so many times the other, and the values of a pair are normal and correlate.
 
     With the sums given, the t of the correlation of sums and differences is noncentral by
     ρ / √(1 − ρ²) · √q, q being χ² with n − 1 degrees of freedom, over which the mean is taken.
@@ -194,7 +193,7 @@ def ratio_power(ratio: float, n: int, correlation: float) -> float:
     between = 2 * correlation * ratio
     rho = (ratio**2 - 1) / np.sqrt((ratio**2 + 1) ** 2 - between**2)
     q = chi2.ppf((np.arange(100) + 0.5) / 100, n - 1)
-    least = f_distribution.ppf(1 - LEVEL, 1, n - 2)  # t² is noncentral F
+    least = f_distribution.ppf(1 - level, 1, n - 2)  # t² is noncentral F
     off = np.maximum(rho**2 / (1 - rho**2) * q, 1e-9)  # of 0, scipy gives less than 0
     return float(ncf.sf(least, 1, n - 2, off).mean())
 
@@ -207,7 +206,7 @@ def ratios_seen(lines: Lines) -> str:
     )
 
     def short(ratio: float, n: int) -> float:
-        return ratio_power(ratio, n, correlation) - POWER
+        return ratio_power(ratio, n, correlation, LEVEL / len(lines)) - POWER
 
     least = brentq(lambda ratio: short(ratio, n), 1, 1e3)
     ratio = max(plain / carma, carma / plain)
@@ -374,16 +373,6 @@ def much_smaller(claim: Claim, lines: Lines) -> bool:
     return rate > 0.5 and scale > 0.75 and better
 
 
-def clusters(claim: Claim, lines: Lines) -> str:
-    """Pairs are apart in phase 2 and not in phase 1; with commutativity symmetric ones merge."""
-    _, pairs, twins = (line.sides for line in lines)
-    least = exactly(max(pairs["g30"].high, 0.1))
-    apart = [(least, pairs[name]) for name in ("g40", "g45")]
-    merged = [(twins["g80"], twins[name]) for name in ("g40", "g45")]
-    each = decided([*apart, *merged])
-    return of_parts([agreed(each[:2]), agreed(each[2:])])
-
-
 def leaks(sides: Sides) -> Names:
     """Rule 4, of the models: none leaks."""
     (models,) = sides["models"].rows
@@ -395,23 +384,32 @@ def leaks(sides: Sides) -> Names:
     return {"changes": ", ".join(changes), "verdict": by_count(tight, len(models))}
 
 
-def contrasts(sides: Sides) -> Names:
-    """The mean contrast of a seed's runs of phase 3 lies above that of its runs of phase 2."""
+PHASES: Final = {
+    "one": ("1",),
+    "two": ("2", "2c"),
+    "plain": ("2",),
+    "commuting": ("2c",),
+    "three": ("3",),
+}
+
+
+def by_phase(sides: Sides) -> Names:
+    """Of the runs of each phase, the mean of each seed's values, and how many runs there are; of
+    phase 3, how many are no higher than a run of phase 2."""
     place = ("init_rate", "weight_decay", "seed")
-    ranks = {
-        tuple(run[key] for key in place): RANKS.get(run["phase"]) for run in sides["runs"].rows
-    }
-    counts, means = [], []
-    for rank in (1, 2):
-        by_seed: dict[int, list[float]] = {}
-        for row in sides["circuits"].rows:
-            if ranks[tuple(row[key] for key in place)] == rank:
-                by_seed.setdefault(row["seed"], []).append(row["anchor_contrast"])
-        of_seed = {seed: fmean(values) for seed, values in sorted(by_seed.items())}
-        means.append(with_seeds(spread(of_seed.values()), of_seed))
-        counts.append(sum(map(len, by_seed.values())))
-    (two, three), (n_two, n_three) = means, counts
-    return {"two": two, "three": three, "n_two": n_two, "n_three": n_three}
+    phases = {tuple(run[key] for key in place): run["phase"] for run in sides["runs"].rows}
+    circuits = sides["circuits"]
+    values: dict[str, dict[int, list[float]]] = {name: {} for name in PHASES}
+    for row, value in zip(circuits.rows, circuits.values, strict=True):
+        for name, among in PHASES.items():
+            if phases[tuple(row[key] for key in place)] in among:
+                values[name].setdefault(row["seed"], []).append(value)
+    names: Names = {}
+    for name, own in values.items():
+        names[name] = of_seeds({seed: fmean(own[seed]) for seed in sorted(own)})
+        names[f"n_{name}"] = sum(map(len, own.values()))
+    two, three = (list(chain(*values[name].values())) for name in ("two", "three"))
+    return {**names, "low": sum(value <= max(two) for value in three) if two else 0}
 
 
 def phases_one_to_three(sides: Sides) -> bool:
@@ -487,9 +485,9 @@ def nearer(rows: Sequence[Row]) -> list[Row]:
 
 
 def in_order(sides: Sides) -> Names:
-    """Numbers 3 and 4 apart are nearer, in each model of phase 3."""
+    """Numbers 3 and 4 apart are nearer, in each model that is of phase 3 by its means."""
     each = {f"γ {rate:g}: {apart(rows)}": rows for (rate, _), rows in orders(sides).items()}
-    steps = f", {'; '.join(each)}" if each else ": none of its 3 γ is in phase 3"
+    steps = f", {'; '.join(each)}" if each else ": by means, none of its 3 γ is in phase 3"
     holds = [{3, 4} <= {row["step"] for row in nearer(rows)} for rows in each.values()]
     return {"steps": steps, "holds": holds}
 
@@ -576,7 +574,7 @@ def fitted_as_fast(claim: Claim, lines: Lines) -> str:
     for line in lines:
         means = [cell.mean for cell in line.sides.values()]
         near = REPRODUCED if max(means) / min(means) <= 1.1 else UNDECIDED
-        verdicts.append(NOT if line.decided == [REPRODUCED] else near)
+        verdicts.append(NOT if line.decided == [NOT] else near)
     return agreed(verdicts)
 
 
@@ -593,31 +591,46 @@ def slowed(sides: Sides) -> Names:
 
 def large_start_unslowed(claim: Claim, lines: Lines) -> str:
     """The small start is slowed, and the large one is not shown to be; at each depth."""
-    verdicts = [[verdict == REPRODUCED for verdict in line.decided] for line in lines]
+    verdicts = [(line.decided[0] == NOT, line.decided[1] == REPRODUCED) for line in lines]
     return agreed(
         UNDECIDED if large == small else NOT if large else REPRODUCED for large, small in verdicts
     )
 
 
 def later_pairs(sides: Sides) -> Names:
-    """Epochs later of the pairs that violate, of those that are touched and of the others: of each
-    pair, and the mean of each seed where rows are of seeds."""
+    """Epochs of the pairs that violate, of those that are touched and of the others, and how many
+    more than on right data: of each pair, and the mean of each seed where rows are of seeds."""
 
     def key(row: Row) -> tuple[Any, ...]:
         return row["pair"], row.get("seed")
 
     right = {key(row): row["epochs"] for row in sides["right"].rows}
-    later: dict[str, dict[Any, list[float]]] = {}
+    each: dict[str, dict[Any, list[float]]] = {}
     for row in sides["wrong"].rows:
         name = "violating" if row["violates"] else "touched" if row["touched"] else "others"
-        of_name = later.setdefault(name, {}).setdefault(row.get("seed", row["pair"]), [])
-        of_name.append(row["epochs"] - right[key(row)])
+        of = row.get("seed", row["pair"])
+        each.setdefault(name, {}).setdefault(of, []).append(row["epochs"])
+        each.setdefault(f"{name}_later", {}).setdefault(of, []).append(
+            row["epochs"] - right[key(row)]
+        )
     seeds = "seed" in sides["wrong"].rows[0]
     names: Names = {}
-    for name, each in later.items():
-        means = {of: fmean(values) for of, values in each.items()}
+    for name, values in each.items():
+        means = {of: fmean(own) for of, own in values.items()}
         names[name] = replace(spread(means.values()), by_seed=means if seeds else {})
     return names
+
+
+def within_a_hundredth(sides: Sides) -> Names:
+    """A hundredth less than contextual vectors have."""
+    plain = sides["plain"]
+    return {
+        "least": replace(
+            plain,
+            by_seed={seed: value - 0.01 for seed, value in plain.by_seed.items()},
+            unpaired=tuple(value - 0.01 for value in plain.unpaired),
+        )
+    }
 
 
 def holes(sides: Sides) -> Names:
@@ -662,30 +675,21 @@ def gaps(sides: Sides) -> Names:
 # LRF
 
 
+def roles_rise(claim: Claim, lines: Lines) -> bool:
+    """From the first layer to the last."""
+    return agreed(verdict for line in lines for verdict in line.decided) == REPRODUCED
+
+
 def cuts(sides: Sides) -> Names:
-    """Rule 4, of the layers and what each reads: with that knocked out, fewer are right in every
-    seed."""
-    rows: dict[str, list[Row]] = {}
+    """Of the layers and what each reads: the share that is left with that knocked out, by seed."""
+    left: dict[str, dict[int, float]] = {}
     for row in sides["cuts"].rows:
         place = f"{row['stack']} block {row['layers']} without {read_out(row['earlier'])}"
-        rows.setdefault(place, []).append(row)
-    places = {
-        place: spread([row["n_right"] / row["n_clean"] for row in of_place], tuple(of_place))
-        for place, of_place in rows.items()
+        left.setdefault(place, {})[row["seed"]] = row["n_right"] / row["n_clean"]
+    each = {place: of_seeds(values) for place, values in left.items()}
+    called = {f"cut{number}": place for number, place in enumerate(each)}
+    return {
+        "places": ", ".join(f"{place} {side:seeds}" for place, side in each.items()),
+        "called": called,
+        **{name: each[place] for name, place in called.items()},
     }
-    fewer = sum(left.high < 1 for left in places.values())
-    text = ", ".join(f"{place} {left:seeds}" for place, left in places.items())
-    names: Names = {"n": fewer, "total": len(places), "places": text}
-    if min(len(left.rows) for left in places.values()) > 1:
-        names["verdict"] = by_count(fewer, len(places))
-        names["open"] = [
-            (
-                with_seeds(
-                    left, {row["seed"]: v for row, v in zip(left.rows, left.values, strict=True)}
-                ),
-                exactly(1),
-            )
-            for left in places.values()
-            if left.high >= 1
-        ]
-    return names
