@@ -193,7 +193,8 @@ def with_known(
     for name, rows in tables.items():
         earlier = pd.DataFrame(before.get(name, []), columns=rows.columns)
         others = earlier[[place not in here for place in places(earlier, [*axes, "seed"])]]
-        both = pd.concat([others, rows], ignore_index=True) if len(others) else rows
+        parts = [others, rows] if len(others) else [rows]  # an empty one would change types
+        both = pd.concat(parts, ignore_index=True)
         at = pd.Series([order.index(place) for place in places(both, axes)], dtype=int)
         joined[name] = both.loc[at.sort_values(kind="stable").index].reset_index(drop=True)
     return joined

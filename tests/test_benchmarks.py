@@ -334,6 +334,12 @@ def test_a_comparison_can_be_measured_a_few_models_at_a_time() -> None:
         alone = with_known(tables_of, {**config, **other}, before, ["model"])
         pd.testing.assert_frame_equal(alone["accuracy"], tables_of["accuracy"])
     pd.testing.assert_frame_equal(with_known(then, config, {}, ["model"])["runs"], then["runs"])
+    chosen = {name: rows.iloc[1:] for name, rows in then.items()}  # an index with a gap
+    kept = with_known(chosen, {**config, "models": ["lrf", "deeper"]}, before, ["model"])
+    assert len(kept["runs"]) == len(chosen["runs"]) + 2
+    again["depths"] = again["depths"].iloc[1:]
+    of_gap = with_known(again, {**config, "models": ["transformer"]}, before, ["model"])
+    assert of_gap["depths"]["depth"].tolist() == [0.5]
 
 
 def test_more_sizes_of_a_task_join_what_was_kept_of_it() -> None:
