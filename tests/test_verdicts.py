@@ -1080,7 +1080,7 @@ CHANGED = (
         (
             CAT,
             "If low complexity lets",
-            where("differences", "model", "cat-last", p=0.001),
+            simpler("model", "cat-last"),
             REPRODUCED,
         ),
         (

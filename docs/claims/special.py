@@ -64,6 +64,17 @@ def nothing_learned(claim: Claim, lines: Lines) -> str:
     return of_parts(own) if guided == REPRODUCED else UNDECIDED
 
 
+def hundredths(sides: Sides) -> Names:
+    """A hundredth less and more than what is compared with: contextual vectors, or a BERT's."""
+    side = sides["plain" if "plain" in sides else "bert"]
+
+    def shifted(by: float) -> Side:
+        by_seed = {seed: value + by for seed, value in side.by_seed.items()}
+        return replace(side, by_seed=by_seed, unpaired=tuple(v + by for v in side.unpaired))
+
+    return {"least": shifted(-0.01), "most": shifted(0.01)}
+
+
 # CARMA
 
 
@@ -619,18 +630,6 @@ def later_pairs(sides: Sides) -> Names:
         means = {of: fmean(own) for of, own in values.items()}
         names[name] = replace(spread(means.values()), by_seed=means if seeds else {})
     return names
-
-
-def within_a_hundredth(sides: Sides) -> Names:
-    """A hundredth less than contextual vectors have."""
-    plain = sides["plain"]
-    return {
-        "least": replace(
-            plain,
-            by_seed={seed: value - 0.01 for seed, value in plain.by_seed.items()},
-            unpaired=tuple(value - 0.01 for value in plain.unpaired),
-        )
-    }
 
 
 def holes(sides: Sides) -> Names:
