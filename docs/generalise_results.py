@@ -18,7 +18,6 @@ from docs.measured import (
     compared,
     each,
     frame,
-    merged,
     over,
     pivot,
     points as points,
@@ -28,14 +27,9 @@ from docs.measured import (
 
 
 def accuracy(name: str) -> Table:
-    """A row per model and split: the share that is right, and the difference to the first model;
-    what a step took where the file says it."""
-    runs = frame(name, "runs").reindex(columns=["model", "n_parameters", "step_seconds"])
-    of_model = runs.groupby("model").agg(
-        n_parameters=("n_parameters", "first"),
-        **{end: ("step_seconds", end) for end in ("median", "min", "max")},
-    )
-    of_model[["median", "min", "max"]] *= 1000  # milliseconds
+    """A row per model and split: the share that is right, and the difference to the first
+    model."""
+    of_model = frame(name, "runs").groupby("model").agg(n_parameters=("n_parameters", "first"))
     ends = frame(name, "curve_ends").query("split == 'train'")
     of_model["fitted"] = ends.groupby("model")["accuracy"].mean()
     rows = compared(name, ["model", "split", "kind"]).query("kind == 'all'")
@@ -47,11 +41,8 @@ def accuracy(name: str) -> Table:
         "p (Holm)": "{p_holm:.2f}",
         "of training, %": "{fitted:.1points}",
         "parameters": "{n_parameters:,}",
-        "ms a step while training": merged("{median:.1f} ({min:.1f}–{max:.1f})"),
         "seeds": "{n_seeds}",
     }
-    if runs["step_seconds"].isna().all():
-        del columns["ms a step while training"]
     return table(rows.merge(of_model, left_on="model", right_index=True), columns)
 
 

@@ -35,7 +35,7 @@ RULES: Final = """\
 1. **Values by seed.** A t test of the two sides: paired where both have the same seeds, else
    Welch's (as where a file has mean and both ends of three seeds, and so their values); of one side
    where the other is a bound; of the difference over seeds where a file has that instead (CARMA,
-   CAT, watched runs); where all differences are equal, a sign test. p is by Holm over all
+   CAT); where all differences are equal, a sign test. p is by Holm over all
    comparisons of the row, those shown beside a language model's apart. That one side is larger is
    reproduced where p < 0.05, not reproduced where p < 0.05 the other way round, else undecided. One
    seed decides nothing. A claim that holds if it holds at some layer needs one p < 0.05 in its
@@ -324,11 +324,12 @@ def t_test(smaller: Side, larger: Side) -> TTest | None:
     where the file has the test of a mean, and the other is a bound, or of both, of other models."""
     one, two = smaller.by_seed, larger.by_seed
     values = [[*side.by_seed.values()] or [*side.unpaired] for side in (smaller, larger)]
+    vary = any(each and max(each) - min(each) > 1e-9 for each in values)  # beyond rounding
     bounds = [s.values[0] for s in (smaller, larger) if not s.rows and len(s.values) == 1]
     both = [seed for seed in one if seed in two]
     if both and len(both) == min(len(one), len(two)):
         first, second = [two[seed] for seed in both], [one[seed] for seed in both]
-    elif all(values):
+    elif all(values) and vary:
         return welch(*((fmean(each), stdev(each), len(each)) for each in values))
     elif values[1] and bounds:
         first, second = values[1], bounds * len(values[1])

@@ -26,6 +26,7 @@ from docs.cat_paper import glue
 from docs.claims.evaluate import Claims
 from docs.claims.runs import RUNS
 from docs.claims.special import (
+    by_phase,
     clearer,
     correlation,
     gaps,
@@ -421,9 +422,50 @@ def test_p_of_spreads_is_corrected_over_the_lines_that_decide_and_those_that_do_
         own = [line for line in lines if ("second" in line.stated) == second]
         raw = [variations(line.sides)["p"] for line in own]
         assert [line.names["p"] for line in own] == pytest.approx(holm(raw))
-        assert {line.names["verdict"] == UNDECIDED for line in own if line.names["p"] > 0.05} == {
-            True
-        }
+        for line in own:
+            assert line.names["verdict"] == (
+                line.names["way"] if line.names["p"] < 0.05 else UNDECIDED
+            )
+
+
+def test_an_undecided_row_names_what_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole lines by their labels, else comparisons; nothing where rises are not the claim's."""
+    (claim,) = (one for one in COMPLEXITY if one.words.startswith("The stable rank of"))
+    text, verdict = claim.find()
+    assert verdict == UNDECIDED
+    told = "weight decay 0.01, phase 3 below phase 2"
+    assert re.search(f"<br>decided for the claim: [^<]*{told}", text)
+    assert "decided against" not in text
+
+    (clearer_in,) = (one for one in CARMA if one.words.startswith("The gain is clearer"))
+    at = "layer 2; layer 3; synonyms, 25%; synonyms, 40%"
+    assert f"<br>decided against the claim: {at}<br>" in clearer_in.find()[0]
+
+    (slowed,) = (one for one in COMPLEXITY if one.words.startswith("In the post-LN model wrong"))
+    assert "decided against the claim: 2 layers, γ 0.5 with five groups below" in slowed.find()[0]
+    monkeypatch.delitem(slowed.stated, "as_claimed")
+    assert "decided against" not in slowed.find()[0]
+
+
+def test_runs_are_grouped_by_the_phase_of_each() -> None:
+    """A seed's mean over its runs of a phase; those of phase 3 that a run of phase 2 reaches."""
+    found = [  # phase, seed, value
+        ("1", 0, 0.1), ("2", 0, 0.2), ("2c", 0, 0.4), ("3", 0, 0.9), ("2", 1, 0.3), ("3", 1, 0.35),
+        ("0", 1, 9.0),
+    ]  # fmt: skip
+    rows = tuple(
+        {"init_rate": place, "weight_decay": 0.0, "seed": seed, "phase": phase}
+        for place, (phase, seed, _) in enumerate(found)
+    )
+    circuits = spread([value for _, _, value in found], rows)
+    names = by_phase({"runs": spread([], rows), "circuits": circuits})
+    assert names["two"].by_seed == pytest.approx({0: 0.3, 1: 0.3})
+    assert names["plain"].by_seed == {0: 0.2, 1: 0.3}
+    assert names["three"].by_seed == {0: 0.9, 1: 0.35}
+    assert not names["one"].by_seed  # one seed decides nothing
+    counts = {name: names[f"n_{name}"] for name in ("one", "two", "plain", "commuting", "three")}
+    assert counts == {"one": 1, "two": 3, "plain": 2, "commuting": 1, "three": 2}
+    assert names["low"] == 1  # .35 is below .4
 
 
 def test_curves_are_of_one_shape_by_the_jackknife() -> None:
@@ -664,6 +706,11 @@ def test_two_groups_may_differ_in_size_and_spread() -> None:
     assert (test.p, test.of_both[1]) == pytest.approx((found.pvalue, found.df))
     interval = found.confidence_interval()
     assert test.ci == pytest.approx((interval.low, interval.high))
+    constant = [
+        of_three(side_of({"mean": m, "low": m, "high": m}, "mean", "low", "high"))
+        for m in (0.1, 0.2)
+    ]
+    assert t_test(*constant) is None  # no spread to test by: their ranges are compared
     least = seen(welch((0.0, 1.0, 10), (0.0, 4.0, 17)))
     drawn = ttest_ind(many + least, few, axis=1, equal_var=False).pvalue < 0.05
     assert float(drawn.mean()) == pytest.approx(0.8, abs=0.012)

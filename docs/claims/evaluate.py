@@ -22,8 +22,8 @@ What decides, one of:
 
 - ``rises``: sides (also of ``names``, or numbers) from the smallest claimed to the largest; those
   at the same one of two ``bounds`` are left out.
-- ``called``: how the page names sides, where only some of a line's comparisons are decided; of a
-  claim whose verdict is a function, that its comparisons are of the claim's direction.
+- ``called``: how the page names sides, where only some of a line's comparisons are decided.
+- ``as_claimed``: of a claim whose verdict is a function, that its ``rises`` are what it claims.
 - ``tests``: sides whose differences are tested together against 0; their ``p_holm`` is over all
   that the claim tests.
 - ``count``: all values of a ``side`` are at ``least`` a bound or ``below`` it; or ``more`` than a
@@ -255,8 +255,8 @@ class Claim:
 
     def _decided(self, lines: list[Line]) -> str:
         """The comparisons of an undecided row that are decided, one way or the other."""
-        if {"verdict", "judged"} & self.stated.keys() and "called" not in self.stated:
-            return ""  # there, what lies above need not be as claimed
+        if {"verdict", "judged"} & self.stated.keys() and "as_claimed" not in self.stated:
+            return ""  # its comparisons need not be what is claimed
         every = [one for line in lines for one in line.each_decided()]
         ways = {NOT: "against the claim", REPRODUCED: "for the claim"}
         told = [
@@ -324,10 +324,11 @@ class Claim:
             for stated, sides in read
         ]
         # Of p-values that functions give, too.
-        for lines in _families(found, lambda line: line.stated):
-            own = [line.names for line in lines if "p" in line.names]
-            for names, p in zip(own, holm([each["p"] for each in own]) if own else (), strict=True):
-                names |= {"p": p, "verdict": names["way"] if p < LEVEL else UNDECIDED}
+        for family in _families(found, lambda line: line.stated):
+            own = [line.names for line in family if "p" in line.names]
+            corrected = holm([names["p"] for names in own]) if own else ()
+            for names, p in zip(own, corrected, strict=True):
+                names.update(p=p, verdict=names["way"] if p < LEVEL else UNDECIDED)
         return found
 
     def _text(self, lines: list[Line]) -> str:

@@ -65,8 +65,8 @@ def nothing_learned(claim: Claim, lines: Lines) -> str:
 
 
 def hundredths(sides: Sides) -> Names:
-    """A hundredth less and more than what is compared with: contextual vectors, or a BERT's."""
-    side = sides["plain" if "plain" in sides else "bert"]
+    """A hundredth less and more than the plain side."""
+    side = sides["plain"]
 
     def shifted(by: float) -> Side:
         by_seed = {seed: value + by for seed, value in side.by_seed.items()}
