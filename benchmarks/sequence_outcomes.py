@@ -3,8 +3,9 @@
 
 Settings, what each run got right, shares over seeds and paired differences. What the file has
 already, of the same data and training, and that the folders do not hold, stays: other settings of
-the same seeds, or other seeds of the same settings. So a comparison can be measured a few models,
-or a seed, at a time. ``fits`` has the steps until ten of them have a mean loss of 0.1 or less
+the same seeds, or other seeds of some of its settings. So a comparison can be measured a few
+models, or a seed, at a time; where settings have unequal numbers of seeds, pictures show those that
+have most. ``fits`` has the steps until ten of them have a mean loss of 0.1 or less
 (runs have those until an epoch does), and whether a run fitted its training data; rows of runs that
 an earlier release measured have none there. Of ``generalise`` the seconds of a step and the
 learning curves are kept, too (:mod:`benchmarks.seq2seq` measures steps side by side); of the others
@@ -149,7 +150,8 @@ def draw(name: str) -> None:
     if config["study"] == "text_phases" and len(config["sizes"]) > 1:  # of one a table says it
         figures["perplexity"] = perplexity_figure(summary, config)
     if config["study"] == "task_phases":
-        config["seeds"] = sorted({run["seed"] for run in found["runs"]})
+        summary = summary[summary["n_seeds"] == summary["n_seeds"].max()]
+        config["seeds"] = range(summary["n_seeds"].max())
         of_tasks = task_figures
         if len(config["sizes"]) > 1:
             figures["accuracy"] = of_tasks.accuracy_figure(summary, config)
@@ -178,14 +180,15 @@ def with_known(
 ) -> dict[str, pd.DataFrame]:
     """The tables, joined by the rows of settings, or of seeds, that only the results of ``before``
     have, in the order that settings have there, where these are of the same data and training, and
-    of the same seeds, or of the same settings."""
+    of the same seeds, or of these settings."""
     varied = {"seeds", *(f"{axis}s" for axis in axes)}
     old = before.get("config", {})
     same = all(old.get(key) == value for key, value in config.items() if key not in varied)
     if not same or "runs" not in before:
         return dict(tables)
     then, now = pd.DataFrame(before["runs"]), tables["runs"]
-    if not any(set(places(then, of)) == set(places(now, of)) for of in (axes, ["seed"])):
+    same_seeds = set(places(then, ["seed"])) == set(places(now, ["seed"]))
+    if not same_seeds and not set(places(now, axes)) <= set(places(then, axes)):
         return dict(tables)
     order = list(dict.fromkeys([*places(then, axes), *places(now, axes)]))
     here = set(places(now, [*axes, "seed"]))
@@ -230,12 +233,16 @@ def over_seeds(accuracy: pd.DataFrame, study: str) -> dict[str, list[dict[str, A
 
 
 def pairs(values: pd.DataFrame, setting: str, place: Sequence[str]) -> pd.DataFrame:
-    """The difference of every two settings on all kinds together, paired by seed; not corrected."""
+    """The difference of every two settings on all kinds together, paired by the seeds that both
+    have; not corrected."""
     rows = []
     for where, group in values[values["kind"] == ALL].groupby(list(place), sort=False):
-        shares = {name: own["value"].tolist() for name, own in group.groupby(setting, sort=False)}
-        for other, one in combinations(shares, 2):
-            found = asdict(paired_difference(shares[one], shares[other]))
+        shares = group.pivot(index="seed", columns=setting, values="value")
+        for other, one in combinations(dict.fromkeys(group[setting]), 2):
+            both = shares[[one, other]].dropna()
+            if len(both) < 2:
+                continue
+            found = asdict(paired_difference(both[one].tolist(), both[other].tolist()))
             about = dict(zip(place, where, strict=True))
             rows.append({**about, setting: one, "other": other, **found})
     return pd.DataFrame(rows)

@@ -329,6 +329,12 @@ def test_a_comparison_can_be_measured_a_few_models_at_a_time() -> None:
         ("transformer", 0): 4, ("lrf", 0): 5,
         ("transformer", 1): 4, ("transformer", 2): 6, ("lrf", 1): 5, ("lrf", 2): 9,
     }  # fmt: skip
+    of_one = {name: rows[rows["model"] == "lrf"] for name, rows in later.items()}
+    unequal = with_known(of_one, {**config, "seeds": [1, 2]}, before, ["model"])["accuracy"]
+    assert unequal.query("model == 'lrf'")["seed"].tolist() == [0, 1, 2]
+    for row in (over_seeds(unequal, "generalise")[of][0] for of in ("differences", "pairs")):
+        assert row["difference"] == pytest.approx((0.5 - 0.4 + 0.5 - 0.6) / 2)  # of seeds 0 and 1
+        assert row.get("n_seeds", row.get("n")) == 2
     others = {name: rows.assign(seed=rows["seed"] + 1) for name, rows in then.items()}
     for tables_of, other in ((then, {"epochs": 12}), (others, {"seeds": [1, 2]})):
         alone = with_known(tables_of, {**config, **other}, before, ["model"])
@@ -607,6 +613,14 @@ def test_fits_by_step_and_ceilings_are_kept(
     sequence_outcomes.draw("made")
     (panel,) = drawn["made_steps.png"].chart.panels
     assert {(*line.y, *line.low, *line.high) for line in panel.lines} == {(15, 15, 10, 10, 20, 20)}
+    rates = kept["config"]["init_rates"]
+    fewer = [row for row in kept["accuracy"] if row["seed"] == 0 or row["init_rate"] == rates[0]]
+    kept |= over_seeds(pd.DataFrame(fewer), "task_phases")
+    (tmp_path / "made.json").write_text(json.dumps(kept))
+    sequence_outcomes.draw("made")  # settings with one seed stay out
+    chart = drawn["made_accuracy.png"].chart
+    assert "2 seeds" in chart.subtitle
+    assert all(f"γ {rates[0]:g}" in line.label for panel in chart.panels for line in panel.lines)
 
 
 def test_what_was_not_measured_is_none() -> None:

@@ -101,12 +101,16 @@ def with_costs(rows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 def _paired(
     values: pd.DataFrame, setting: str, place: Sequence[str], pairs: Sequence[tuple[str, str]]
 ) -> list[dict[str, Any]]:
-    """One minus the other of each pair, in each place where both were measured."""
+    """One minus the other of each pair, in each place where both were measured, over the seeds that
+    both have."""
     rows: list[dict[str, Any]] = []
     for where, group in values.groupby(list(place), sort=False):
-        shares = group.pivot_table(index="seed", columns=setting, values="value")
+        measured = group.pivot_table(index="seed", columns=setting, values="value")
         for one, other in pairs:
-            if not {one, other} <= {*shares}:
+            if not {one, other} <= {*measured}:
+                continue
+            shares = measured[[one, other]].dropna()
+            if shares.empty:
                 continue
             row: dict[str, Any] = {
                 setting: one,
