@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +14,7 @@ import matplotlib.pyplot as plt
 
 from docs.claims.evaluate import Claim, Claims, Line
 from docs.claims.runs import RUNS
-from docs.verdicts import BREAK, REPRODUCED
+from docs.verdicts import BREAK, REPRODUCED, Side, TTest
 from interp_compose.plots.theme import BLUE, GREEN, VERMILLION
 
 FINDINGS: Final = Claims("findings")
@@ -60,12 +61,18 @@ def section(finding: Claim) -> str:
 def _tests(finding: Claim) -> str:
     """The test of each comparison, in a sentence; of a count there is none."""
     told = [
-        f"{line.show('label')}{': ' * bool(line.show('label'))}{test}"
+        f"{line.show('label')}{': ' * bool(line.show('label'))}{test}{_fewer(pair, test)}"
         for line in finding.decided_lines()
-        for test in line.tests
+        for pair, test in zip(line.pairs(), line.tests, strict=True)
     ]
-    text = "Differences with their 95 %, t tests over seeds: "
+    text = "Differences, 95 %, t tests over seeds: "
     return _signed(f"{text}{'; '.join(told)}.") if told else ""
+
+
+def _fewer(pair: Sequence[Side], test: TTest | None) -> str:
+    """How many seeds both sides have, where one has more."""
+    more = test is not None and any(len(side.by_seed) > test.n for side in pair)
+    return f" ({test.n} seeds)" if test and more else ""
 
 
 def _signed(text: str) -> str:

@@ -32,10 +32,10 @@ BREAK: Final = "<br>"
 """Ends a line inside a cell."""
 
 RULES: Final = """\
-1. **Values by seed.** A t test of the two sides: paired where both have the same seeds, else
-   Welch's (as where a file has mean and both ends of three seeds, and so their values); of one side
-   where the other is a bound; of the difference over seeds where a file has that instead (CARMA,
-   CAT); where all differences are equal, a sign test. p is by Holm over all
+1. **Values by seed.** A t test of the two sides: paired where one side has all the other's seeds
+   (by these), else Welch's (as where a file has mean and both ends of three seeds, and so their
+   values); of one side where the other is a bound; of the difference over seeds where a file has
+   that instead (CARMA, CAT); where all differences are equal, a sign test. p is by Holm over all
    comparisons of the row, those shown beside a language model's apart. That one side is larger is
    reproduced where p < 0.05, not reproduced where p < 0.05 the other way round, else undecided. One
    seed decides nothing. A claim that holds if it holds at some layer needs one p < 0.05 in its
@@ -164,7 +164,8 @@ def read_side(query: Mapping[str, Any]) -> Side:
     """What a query reads: the ``value`` of each row (``less`` another column, as a share ``of``
     another; ``pooled`` over all rows of a seed, as a share or a mean; ``fitted``, of those runs
     alone), or, if ``value`` names three columns, those of one row: mean and ends (``of_three``
-    seeds: the smallest and the largest value, from which the third follows)."""
+    seeds: their values, of the ``table`` and column that it names; where a file has no such table,
+    the smallest and the largest, from which the third follows)."""
     rows = tuple(rows_of(query["file"], query["table"], query["rows"]))
     if "fitted" in query:
         runs = rows_of(query["file"], **query["fitted"])
@@ -173,7 +174,7 @@ def read_side(query: Mapping[str, Any]) -> Side:
     if isinstance(columns, list):
         (row,) = rows
         side = replace(side_of(row, *columns), test=of_file(row, columns[0]))
-        return of_three(side) if "of_three" in query and side.test is None else side
+        return _of_seeds(side, query) if "of_three" in query and side.test is None else side
     if query.get("pooled"):
         pooled: dict[int, list[float]] = {}
         for row in rows:
@@ -194,6 +195,16 @@ def read_side(query: Mapping[str, Any]) -> Side:
     if not columns or None in seeds or len({*seeds}) < len(seeds):
         return side
     return with_seeds(side, dict(zip(seeds, side.values, strict=True)))
+
+
+def _of_seeds(side: Side, query: Mapping[str, Any]) -> Side:
+    table, column = query["of_three"].get("table"), query["of_three"].get("value")
+    if table not in measured.read(query["file"]):
+        return of_three(side)
+    rows = rows_of(query["file"], table, {})
+    where = {key: value for key, value in query["rows"].items() if key in rows[0]}
+    own = rows_of(query["file"], table, where)
+    return with_seeds(side, {row["seed"]: row[column] for row in own})
 
 
 def _same_run(row: Row, run: Row) -> bool:

@@ -131,7 +131,7 @@ def test_a_sentence_to_rely_on_is_bound_to_its_verdict(monkeypatch: Any) -> None
             "generalise_cogs_exposures",
             {"exposures_of": "others", "n_right": 500},
         ),
-        ("CAT's guided loss", "toy_codes", {"setting": "eq. 4", "r_precision": 0.9}),
+        ("In a toy, CAT's guided loss", "toy_codes", {"setting": "eq. 4", "r_precision": 0.9}),
     ],
 )
 def test_a_finding_is_bound_to_its_file(
@@ -272,6 +272,30 @@ def test_three_values_follow_from_their_mean_and_ends() -> None:
     for wrong in (side(low, n=5), side(low, mean=0.5)):
         with pytest.raises(ValueError, match="of three seeds"):
             of_three(wrong)
+
+
+def test_seeds_that_a_file_has_are_taken_in_the_place_of_ends(monkeypatch: Any) -> None:
+    """So that two sides of the same seeds are paired."""
+    summary = [
+        {"model": "a", "split": "test", "mean": 0.2, "low": 0.1, "high": 0.3, "n_seeds": 3},
+    ]
+    values = [
+        {"model": model, "seed": seed, "right": value}
+        for model, own in (("a", [0.1, 0.3, 0.2]), ("b", [0.5, 0.6, 0.9]))
+        for seed, value in enumerate(own)
+    ]
+    query = {
+        **{"file": "made", "table": "summary", "value": ["mean", "low", "high"]},
+        "rows": {"model": "a", "split": "test"},
+        "of_three": {"table": "values", "value": "right"},
+    }
+    monkeypatch.setattr(measured, "read", lambda name: {"summary": summary, "values": values})
+    found = read_side(query)
+    assert found.by_seed == {0: 0.1, 1: 0.3, 2: 0.2}
+    assert (found.mean, found.low, found.high) == (0.2, 0.1, 0.3)
+    monkeypatch.setattr(measured, "read", lambda name: {"summary": summary})
+    assert read_side(query).by_seed == {}
+    assert read_side(query).unpaired == pytest.approx((0.1, 0.2, 0.3))
 
 
 def row_of(first: list[float], second: list[float]) -> dict[str, Any]:
@@ -743,6 +767,18 @@ def where(rows: str, key: str, value: Any, /, **values: Any) -> Change:
     return change
 
 
+def of_composed(rows: str, by_seed: str, mean: float, /, **values: float) -> Change:
+    """Sets mean and ends of what is composed, and, where the file has them, its values by seed."""
+    of_rows = where(rows, "output", "comp", mean=mean, smallest=mean - 1e-3, largest=mean + 1e-3)
+
+    def change(found: dict[str, Any]) -> None:
+        of_rows(found)
+        for row in found.get(by_seed, []):
+            row.update(values if row["output"] == "comp" else {})
+
+    return change
+
+
 def carma_hardly_varies(found: dict[str, Any]) -> None:
     """Its values over seeds lie near their own place on one line."""
     for row in found["values"]:
@@ -886,8 +922,8 @@ IN_CARMA: list[tuple[str, str, Change, str]] = [
     (
         "Consistency is above",
         SMOL,
-        where("summary", "metric", "improvement_over_original", sd=9999.0),
-        UNDECIDED,
+        each("differences", difference=3.0, p=1e-6),
+        REPRODUCED,
     ),
     (
         "Early layers gain most",
@@ -937,6 +973,29 @@ IN_CAT: list[tuple[str, str, Change, str]] = [
         NOT,
     ),
 ]
+
+
+def same_phase_for_each_seed(by_means: int) -> Change:
+    """Of each cell; and of fresh seeds' means in so many cells of 44."""
+
+    def change(found: dict[str, Any]) -> None:
+        for cell in [*found["cells"], *found["again"]["cells"]]:
+            cell["agree"] = 1.0
+        found["again"]["same"] = [by_means, 44]
+
+    return change
+
+
+def pairs_apart_in_phase_2(found: dict[str, Any]) -> None:
+    """Silhouettes by seed: about 0 in phase 1, and about .9 in phase 2 without commutativity."""
+    phases = {
+        (run["init_rate"], run["weight_decay"], run["seed"]): run["phase"] for run in found["runs"]
+    }
+    for row in found["circuits_by_seed"]:
+        phase = phases[row["init_rate"], row["weight_decay"], row["seed"]]
+        row["pair_silhouette"] = (0.9 if phase == "2" else 0.01) * (1 + row["seed"] % 10 / 100)
+
+
 IN_COMPLEXITY: list[tuple[str, str, Change, str]] = [
     ("A small initialisation", PHASES, each("runs", ood=0.01), UNDECIDED),
     ("Low complexity is", "phase_diagram_post", each("onsets", reasons=5), STALE),
@@ -950,7 +1009,14 @@ IN_COMPLEXITY: list[tuple[str, str, Change, str]] = [
     ("… and is about the same", PHASES, each("cells", stable_rank=5.0), STALE),
     ("Condensation grows", PHASES, where("cells", "init_rate", 1.0, mean_abs_cosine=0.0), NOT),
     ("Low complexity is", PHASES, where("runs", "phase", "1", stable_rank=12.0), STALE),
-    ("The pattern held", PHASES, each("cells", agree=0.5), NOT),
+    ("The pattern held", PHASES, same_phase_for_each_seed(44), REPRODUCED),
+    ("The pattern held", PHASES, same_phase_for_each_seed(30), UNDECIDED),
+    (
+        "With the key masked",
+        "phase_diagram_post",
+        pairs_apart_in_phase_2,
+        REPRODUCED,
+    ),
     ("In phase 1 the", PHASES, each("runs", id=0.1), REPRODUCED),
     ("The post-LN model is", "phase_samples_post", reasons_at(0.8), UNDECIDED),
     ("The post-LN model is", "phase_samples_post", reasons_at(), NOT),
@@ -1079,7 +1145,7 @@ CHANGED = (
         (
             CAT,
             "Composed vectors agree",
-            where("summary", "output", "comp", mean=0.92, smallest=0.9, largest=0.95),
+            of_composed("summary", "scores", 0.92, value=0.92),
             REPRODUCED,
         ),
         (
@@ -1091,7 +1157,7 @@ CHANGED = (
         (
             CAT,
             "Composed vectors keep",
-            where("held_out", "output", "comp", mean=0.01, smallest=0.009, largest=0.011),
+            of_composed("held_out", "held_out_by_seed", 0.01, masked_accuracy=0.01),
             NOT,
         ),
         (
@@ -1171,7 +1237,9 @@ def test_training_sets_that_were_measured_later_stand_by_their_size(monkeypatch:
             share = i / 100 * (1 if size == 90 else 5)
             for split, kind in (("test", "all"), ("gen", "all"), ("gen", "deeper")):
                 place = {"size": size, "setting": setting, "split": split, "kind": kind}
-                summary.append(place | dict.fromkeys(("mean", "smallest", "largest"), share))
+                summary.append(
+                    place | {"n_seeds": 3} | dict.fromkeys(("mean", "smallest", "largest"), share)
+                )
                 if setting == small:
                     apart = {"difference": share / 2, "ci_low": 0.0, "ci_high": 1.0, "p_holm": 0.5}
                     differences.append(place | apart)
@@ -1199,6 +1267,11 @@ def test_training_sets_that_were_measured_later_stand_by_their_size(monkeypatch:
     first, other = task_results.by_setting("", "gen")[1]
     assert first == [large, of_large, of_large, "–", "–"]
     assert other[:4] == [small, of_small, of_small, apart]
+    more = [row | {"n_seeds": 5} if row["setting"] == small else row for row in summary]
+    monkeypatch.setattr(measured, "read", lambda name: found | {"summary": more})
+    heads, cells = task_results.by_setting("", "gen")
+    assert heads[:2] == ["setting", "seeds"]
+    assert [row[:2] for row in cells] == [[large, "3"], [small, "5"]]
     monkeypatch.setattr(measured, "read", lambda name: found)
     (claim,) = (one for one in COMPLEXITY if one.words.startswith("Addition: a small"))
     text, verdict = claim.find()

@@ -277,19 +277,15 @@ class Claim:
         tests = [test for test in every if test and test.sd]
         if "no_power" in self.stated or not tests:
             return f"power: not known, {self.stated.get('no_power') or _why(lines, every)}"
-        found = [seen(test) for test in tests]
-        ends = "differences of " + " to ".join(
-            dict.fromkeys(_short(end) for end in (min(found), max(found)))
-        )
         sides = [side for line in lines for side in line.sides.values()]
-        shares = all(0 <= value <= 1 for side in sides for value in side.by_seed.values())
-        if max(found) > 1 and shares and any(side.by_seed for side in sides):
-            # no two shares differ by more than 1
-            ends = (
-                f"differences of {_short(min(found))} or more"
-                if min(found) < 1
-                else "no difference"
-            )
+        by_seed = [value for side in sides for value in side.by_seed.values()]
+        shares = bool(by_seed) and all(0 <= value <= 1 for value in by_seed)
+        every_found = [seen(test) for test in tests]
+        found = [one for one in every_found if one <= 1 or not shares]  # shares are at most 1 apart
+        told = dict.fromkeys(_short(end) for end in (min(found), max(found))) if found else ()
+        ends = f"differences of {' to '.join(told)}" if found else "no difference"
+        if found and (never := len(every_found) - len(found)):
+            ends += f" (of {never} of {len(tests)} none)"
         needed = [seeds_needed(test) for test in tests]
         counts = sorted(n for n in needed if n is not None)
         many = f"more than {MOST_SEEDS}" if None in needed else ""

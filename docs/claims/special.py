@@ -23,6 +23,7 @@ from docs.measured import read
 from docs.phase_results import SURE, share
 from docs.verdicts import (
     LEVEL,
+    MOST_SEEDS,
     NOT,
     POWER,
     REPRODUCED,
@@ -210,29 +211,37 @@ def ratio_power(ratio: float, n: int, correlation: float, level: float = LEVEL) 
 
 
 def ratios_seen(lines: Lines) -> str:
-    """What the test would have found on the first line, which decides, and how many seeds find the
-    ratio found there."""
-    plain, carma, correlation, n = (
-        lines[0].names[name] for name in ("plain_sd", "carma_sd", "correlation", "n")
+    """What the tests would have found on the lines that are open (of none, on all), and how many
+    seeds find the ratios found there."""
+    level = LEVEL / len(lines)
+    names_of = [line.names for line in lines]
+    open_lines = [names for names in names_of if names["verdict"] == UNDECIDED] or names_of
+    each = [_ratio_seen(names, level) for names in open_lines]
+    least, ratios, needed = ([*one] for one in zip(*each, strict=True))
+    seeds = dict.fromkeys(
+        f"more than {MOST_SEEDS}" if n > MOST_SEEDS else str(n) for n in (min(needed), max(needed))
     )
+    seen_here = " or ".join(f"{ratio:.1f}" for ratio in least)
+    found_here = " and ".join(f"{ratio:.2f}" for ratio in ratios)
+    alike = " and ".join(f"{names['correlation']:.2f}" for names in open_lines)
+    return (
+        f"power: of spreads, one {seen_here} times the other would be found in 80 % of cases; "
+        f"those found here, one {found_here} times the other and versions of a seed that correlate "
+        f"by {alike}, take {' to '.join(seeds)} seeds"
+    )
+
+
+def _ratio_seen(names: Names, level: float) -> tuple[float, float, int]:
+    """Of a line: the ratio of spreads that its seeds find, the one found, and the seeds that it
+    takes (one more than the most that are told, where it takes more)."""
+    ratio = max(names["plain_sd"] / names["carma_sd"], names["carma_sd"] / names["plain_sd"])
 
     def short(ratio: float, n: int) -> float:
-        return ratio_power(ratio, n, correlation, LEVEL / len(lines)) - POWER
+        return ratio_power(ratio, n, names["correlation"], level) - POWER
 
-    least = brentq(lambda ratio: short(ratio, n), 1, 1e3)
-    ratio = max(plain / carma, carma / plain)
-    few, needed = 3, 4
-    while short(ratio, needed) < 0 and needed < 10_000:
-        few, needed = needed, 2 * needed
-    while needed - few > 1:
-        middle = (few + needed) // 2
-        few, needed = (middle, needed) if short(ratio, middle) < 0 else (few, middle)
-    where = " on the first line" if len(lines) > 1 else ""
-    return (
-        f"power: of spreads{where}, one {least:.1f} times the other would be found in 80 % of "
-        f"cases; those found here, one {ratio:.2f} times the other and versions of a seed that "
-        f"correlate by {correlation:.2f}, take {needed:,} seeds"
-    )
+    least = brentq(lambda ratio: short(ratio, names["n"]), 1, 1e3)
+    needed = next((n for n in range(4, MOST_SEEDS + 1) if short(ratio, n) >= 0), MOST_SEEDS + 1)
+    return least, ratio, needed
 
 
 def drift(sides: Sides) -> Names:
@@ -428,25 +437,33 @@ def phases_one_to_three(sides: Sides) -> bool:
     return all(sides[name].rows for name in ("one", "two", "three"))
 
 
+def same_phase(sides: Sides) -> Names:
+    """How many cells have the phase that fresh seeds have, and whether that is more than four in
+    five."""
+    n, total = sides["cells"]["same"]
+    return {"n": n, "total": total, "verdict": REPRODUCED if n > 0.8 * total else UNDECIDED}
+
+
 def growth(sides: Sides) -> Names:
     """The least of Spearman's ρ with γ; at how many γ the largest decay condenses more than none,
-    and at how many of its other steps more decay does."""
+    and at how many of its other steps more decay does; and the most that it falls at one."""
     rows: dict[float, dict[float, float]] = {}
     for cell in sides["cells"].rows:
         rows.setdefault(cell["weight_decay"], {})[cell["init_rate"]] = cell["mean_abs_cosine"]
     rho = min(float(spearmanr(list(row), list(row.values())).statistic) for row in rows.values())
     decays = sorted(rows)
 
-    def more(less: float, much: float) -> list[bool]:
+    def more(less: float, much: float) -> list[float]:
         both = rows[less].keys() & rows[much].keys()
-        return [rows[less][rate] < rows[much][rate] for rate in both]
+        return [rows[much][rate] - rows[less][rate] for rate in both]
 
     ends = more(decays[0], decays[-1])
     steps = [one for less, much in pairwise(decays) for one in more(less, much)]
     return {
         "rho": rho,
-        **{"n": sum(ends), "total": len(ends)},
-        **{"n_steps": sum(steps), "total_steps": len(steps)},
+        "fall": -min(steps),
+        **{"n": sum(rise > 0 for rise in ends), "total": len(ends)},
+        **{"n_steps": sum(rise > 0 for rise in steps), "total_steps": len(steps)},
     }
 
 
@@ -516,9 +533,10 @@ def in_no_order(sides: Sides) -> Names:
     return {"steps": "; ".join(each), "verdict": NOT if any(steps.values()) else REPRODUCED}
 
 
-def constant_within_phases(claim: Claim, lines: Lines) -> bool:
-    """In one of them the largest is more than twice the smallest."""
-    return max(phase.high / phase.low for phase in lines[0].sides.values()) > 2
+def constant_within_two_phases(claim: Claim, lines: Lines) -> bool:
+    """In phase 3 alone the largest is more than twice the smallest."""
+    factors = {name: phase.high / phase.low for name, phase in lines[0].sides.items()}
+    return [name for name, factor in factors.items() if factor > 2] == ["three"]
 
 
 def order_in_time(sides: Sides) -> Names:
@@ -552,6 +570,7 @@ def fitted_onsets(sides: Sides) -> Names:
         "alone": sum(one["reasons"] is None for one, _ in condense),
         "reason": len(reason),
         "uncondensed": len(uncondensed),
+        "left": sum(run["phase"] == "1" for _, run in reason),
         "ranks": spread(uncondensed),
         "first": spread(run["stable_rank"] for _, run in fitted if run["phase"] == "1"),
     }
