@@ -89,7 +89,7 @@ def measured(*folders: Path) -> dict[str, Any]:
     if "seeds" in config:
         config["seeds"] = sorted(set(tables["runs"]["seed"].tolist()))
     rows = {table: plain_rows(frame) for table, frame in tables.items()}
-    more = {"ceilings": ceilings} if ceilings else {}
+    more = {"ceilings": ceilings} if any(row["n_known"] < row["n"] for row in ceilings) else {}
     return {"config": config, **over_seeds(tables[measured_of(study)], study), **rows, **more}
 
 

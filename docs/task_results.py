@@ -55,10 +55,9 @@ def by_setting(name: str, split: str) -> Table:
     """A row per setting, with the largest training set: what is right of each split, and of one
     split how far that is from the first setting."""
     rows = _largest(compared(name, PLACE)).query("kind == 'all'")
-    by = {"setting": "{setting}", "seeds": "{n_seeds}"}
-    if rows["n_seeds"].nunique() == 1:
-        del by["seeds"]
-    shares = pivot(rows, by, ["split"], {"{split}: right, % (seeds)": RIGHT})
+    by = {"setting": "{setting}"}
+    seeds = {"seeds": "{n_seeds}"} if rows["n_seeds"].nunique() > 1 else {}
+    shares = pivot(rows, by | seeds, ["split"], {"{split}: right, % (seeds)": RIGHT})
     apart = {**by, f"{split}: difference, 95 %": DIFFERENCE, "p (Holm)": "{p_holm:.2f}"}
     return beside(shares, table(rows.query("split == @split"), apart))
 

@@ -35,24 +35,25 @@ RULES: Final = """\
 1. **Values by seed.** A t test of the two sides: paired where one side has all the other's seeds
    (by these), else Welch's (as where a file has mean and both ends of three seeds, and so their
    values); of one side where the other is a bound; of the difference over seeds where a file has
-   that instead (CARMA, CAT); where all differences are equal, a sign test. p is by Holm over all
-   comparisons of the row, those shown beside a language model's apart. That one side is larger is
-   reproduced where p < 0.05, not reproduced where p < 0.05 the other way round, else undecided. One
-   seed decides nothing. A claim that holds if it holds at some layer needs one p < 0.05 in its
-   direction and none in the other. The row names what takes no part: comparisons with both sides at
-   the **floor** (of shares: 2 % or less) or the **ceiling** (98 %; R² 0.95), and runs that did not
-   fit their training data.
+   that instead (CARMA, CAT; of two tasks Welch's); where all differences are equal, a sign test. p
+   is by Holm over all comparisons of the row, those shown beside a language model's apart. That one
+   side is larger is reproduced where p < 0.05, not reproduced where p < 0.05 the other way round,
+   else undecided. One seed decides nothing. A claim that holds if it holds at some layer needs one
+   p < 0.05 in its direction and none in the other. The row names what takes no part: comparisons
+   with both sides at the **floor** (of shares: 2 % or less) or the **ceiling** (98 %; R² 0.95), and
+   runs that did not fit their training data.
 2. **Ranges**, where a file has nothing else: from the smallest to the largest value, as of all
    cells of a phase diagram that are in a phase. Sides differ where these do not overlap.
    **Intervals** of 95 % over pairs of phrases or over words: undecided where one contains the value
    of no effect, or two overlap.
-3. **Several comparisons.** A claim about several tasks, models, depths, measures, splits or subsets
-   must hold on each, and is undecided where they differ; what is decided is named. A claim that
-   itself names several *parts*, or has to hold against several baselines, is not reproduced where
-   one of them is not. One that explains or presupposes another is undecided while that one is not
-   reproduced. **Power**: an undecided row says which differences its tests would find in 80 % of
-   cases, and how many seeds it takes to find one as large as that found, each at 0.05 over the
-   number of the row's comparisons (Bonferroni, at most Holm's), or why that is not known.
+3. **Several comparisons.** A claim about several tasks, models, depths, measures, splits or
+   subsets must hold on each, and is undecided where they differ; what is decided is named. A claim
+   that itself names several *parts*, or has to hold against several baselines, is not reproduced
+   where one of them is not. One that explains or presupposes another, and does not test it itself,
+   is undecided while that one is not reproduced. **Power**: an undecided row says which
+   differences its tests would find in 80 % of cases, and how many seeds it takes to find one as
+   large as that found, each at 0.05 over the number of the row's comparisons (Bonferroni, at most
+   Holm's), or why that is not known.
 4. **Counts** of cells, layers or models: reproduced where all are as claimed, not reproduced where
    none is, else undecided; a bound in the row decides. **Orders** are as claimed or not (neighbours
    may be equal, the ends not), and undecided where there is nothing to order.
