@@ -199,13 +199,21 @@ def read_side(query: Mapping[str, Any]) -> Side:
 
 
 def _of_seeds(side: Side, query: Mapping[str, Any]) -> Side:
+    """With the values of its three seeds, by the table that the query names, or from the ends.
+
+    Raises:
+        ValueError: the table has several rows of a seed, or values of another mean.
+    """
     table, column = query["of_three"].get("table"), query["of_three"].get("value")
     if table not in measured.read(query["file"]):
         return of_three(side)
     rows = rows_of(query["file"], table, {})
     where = {key: value for key, value in query["rows"].items() if key in rows[0]}
     own = rows_of(query["file"], table, where)
-    return with_seeds(side, {row["seed"]: row[column] for row in own})
+    by_seed = {row["seed"]: row[column] for row in own}
+    if len(by_seed) < len(own) or abs(fmean(by_seed.values()) - side.mean) > 1e-4:  # rounded
+        raise ValueError(f"{table}: {len(own)} rows of {where} are not those of {side.rows[0]}")
+    return with_seeds(side, by_seed)
 
 
 def _same_run(row: Row, run: Row) -> bool:

@@ -389,12 +389,14 @@ def commutativity(sides: Sides) -> Names:
 
 
 def first_reasoning(sides: Sides) -> Names:
-    """The cell of phase 3 at the smallest γ, and its scale over the default's; and that of 0.8."""
+    """The cell of phase 3 at the smallest γ, and its scale over the default's; and the scale of the
+    small start."""
     rate = min(float(cell["init_rate"]) for cell in sides["reasons"].rows)
     seeds = {run["seed"]: run["ood"] for run in sides["every"].rows if run["init_rate"] == rate}
     first = with_seeds(spread(seeds.values()), seeds)
     width: int = sides["config"]["d_model"]
-    scales = {"scale": width ** (0.5 - rate), "scale_small": width ** (0.5 - 0.8)}
+    small = float(sides["small"].rows[0]["init_rate"])
+    scales = {"scale": width ** (0.5 - rate), "scale_small": width ** (0.5 - small)}
     return {"rate": rate, "first": first, **scales}
 
 
