@@ -101,15 +101,12 @@ def with_costs(rows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 def _paired(
     values: pd.DataFrame, setting: str, place: Sequence[str], pairs: Sequence[tuple[str, str]]
 ) -> list[dict[str, Any]]:
-    """One minus the other of each pair, in each place where both were measured, over the seeds that
-    both have."""
+    """One minus the other of each pair, over the seeds that both have in a place; none, no row."""
     rows: list[dict[str, Any]] = []
     for where, group in values.groupby(list(place), sort=False):
         measured = group.pivot_table(index="seed", columns=setting, values="value")
         for one, other in pairs:
-            if not {one, other} <= {*measured}:
-                continue
-            shares = measured[[one, other]].dropna()
+            shares = measured.reindex(columns=[one, other]).dropna()
             if shares.empty:
                 continue
             row: dict[str, Any] = {
