@@ -61,12 +61,20 @@ def section(finding: Claim) -> str:
 def _tests(finding: Claim) -> str:
     """The test of each comparison, in a sentence; of a count there is none."""
     told = [
-        f"{line.show('label')}{': ' * bool(line.show('label'))}{test}{_fewer(pair, test)}"
+        f"{_compared(line, names)}: {test}{_fewer(pair, test)}"
         for line in finding.decided_lines()
-        for pair, test in zip(line.pairs(), line.tests, strict=True)
+        for (names, pair), test in zip(line.compared().items(), line.tests, strict=True)
     ]
     text = "Differences, 95 %, t tests over seeds: "
     return _signed(f"{text}{'; '.join(told)}.") if told else ""
+
+
+def _compared(line: Line, names: str) -> str:
+    """What is compared with what, or with 0."""
+    smaller, larger = names.split(" → ")
+    called = line.stated["names_of_sides"]
+    less = f" less {called[smaller]}" if smaller in called else ""
+    return ", ".join(filter(None, (line.show("label"), called[larger] + less)))
 
 
 def _fewer(pair: Sequence[Side], test: TTest | None) -> str:
@@ -93,12 +101,14 @@ def drawn(finding: Claim) -> str:
 
 
 def draw(finding: Claim) -> None:
-    """Each value of each side of each line, and the side's mean."""
+    """Each value of each side of each line, and the side's mean; where there are several lines,
+    sides of a name have a colour."""
     rows = [(line, name) for line in finding.lines() for name in line.sides]
     figure, axes = plt.subplots(figsize=(7, 0.8 + HEIGHT * len(rows)), layout="constrained")
+    several = len({id(line) for line, _ in rows}) > 1
     for place, (line, name) in enumerate(rows):
         side = line.sides[name]
-        colour = COLOURS[list(line.sides).index(name) % len(COLOURS)]
+        colour = COLOURS[list(line.sides).index(name) if several else 0]
         axes.plot(side.values, [place] * len(side.values), "o", color=colour, alpha=0.5, mew=0)
         axes.plot([side.mean], [place], "|", color=colour, markersize=18, mew=2)
     axes.set_yticks(range(len(rows)), [_name(line, name) for line, name in rows])

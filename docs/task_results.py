@@ -85,12 +85,16 @@ def _largest(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def inside(name: str) -> Table:
-    """A row per setting and size: how far the training data are fitted, and W_Q of the first
-    layer; over seeds."""
+    """A row per setting and size: how far the training data are fitted, the steps that takes, by
+    tens where the file has them of all runs, and W_Q of the first layer; over seeds."""
     place = ["init_rate", "weight_decay", "size"]
     ends = frame(name, "curve_ends").query("split == 'train'")
     fitted = ends.groupby(place, dropna=False)["accuracy"].mean().rename("fitted").reset_index()
-    rows = with_settings(over(frame(name, "runs"), place).merge(fitted, on=place))
+    runs = frame(name, "runs")
+    if len(fits := pd.DataFrame(measured.read(name).get("fits", []))) == len(runs):
+        steps = fits[[*place, "seed", "by_step"]].rename(columns={"by_step": "steps_to_fit"})
+        runs = runs.drop(columns="steps_to_fit").merge(steps)
+    rows = with_settings(over(runs, place).merge(fitted, on=place))
     columns: Columns = {
         "setting": "{setting}",
         "training sequences": "{size:,}",

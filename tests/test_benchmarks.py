@@ -512,9 +512,9 @@ def test_steps_are_drawn_from_what_was_kept(
     (panel,) = drawn[f"{name}_steps.png"].chart.panels
     steps = {line.label: [*line.y, *line.low, *line.high] for line in panel.lines}
     for setting, rate in (("γ 0.5, wd 0.01", 0.5), ("γ 0.7, wd 0.1", 0.7)):
-        runs = [run for run in read(name)["runs"] if run["init_rate"] == rate]
+        runs = [run for run in read(name)["fits"] if run["init_rate"] == rate]
         own = [
-            [run["steps_to_fit"] for run in runs if run["size"] == size]
+            [run["by_step"] for run in runs if run["size"] == size]
             for size in sorted({run["size"] for run in runs})
         ]
         means = [sum(one) / len(one) for one in own]

@@ -1074,13 +1074,7 @@ IN_TASKS: list[tuple[str, str, Change, str]] = [
     ("… without holes", ADDITION, right_in_the_square(0.7), REPRODUCED),
     ("… without holes", ADDITION, right_in_the_square(0.5), NOT),
     ("… without holes", ADDITION, right_in_the_square(0.5, 0.7), NOT),
-    ("… and converges", "task_phases_prontoqa_1", each("runs", steps_to_fit=9), UNDECIDED),
-    (
-        "… while large ones converge slower",
-        "task_phases_prontoqa_1",
-        each("runs", epochs_to_fit=40),
-        STALE,
-    ),
+    ("… and converges", "task_phases_prontoqa_1", each("fits", by_step=9), UNDECIDED),
     (
         "Phase 2 parts in two",
         "phase_diagram_fine",

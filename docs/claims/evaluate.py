@@ -328,14 +328,16 @@ class Claim:
         return found
 
     def _text(self, lines: list[Line]) -> str:
-        """The cell, where ``{undecided}`` names the lines that are."""
-        open_lines = [line.show("label") for line in lines if UNDECIDED in line.verdicts()]
+        """The cell, where ``{undecided}`` names the lines that are, of those that decide."""
+        deciding = [line for line in lines if "second" not in line.stated]
+        open_lines = [line.show("label") for line in deciding if UNDECIDED in line.verdicts()]
         undecided = f" (undecided at {' and '.join(open_lines)})" if open_lines else ""
         blocks: dict[str, list[str]] = {}
         for line in lines:
             text = line.text()
-            if "second" in line.stated and not {"verdict", "judged"} & self.stated.keys():
-                text += f" (alone: {agreed(line.verdicts())})"
+            own = not {"verdict", "judged"} & self.stated.keys()
+            if "second" in line.stated and own and (verdicts := line.verdicts()):  # none at a bound
+                text += f" (alone: {agreed(verdicts)})"
             blocks.setdefault(line.show("head", undecided=undecided), []).append(text)
         between = self.stated.get("between", BREAK)
         after = BREAK if between == BREAK else " "

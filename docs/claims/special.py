@@ -681,19 +681,6 @@ def holes(sides: Sides) -> Names:
     return {**names, "verdict": holds if names["large_holed"] else NOT}
 
 
-def epochs(sides: Sides) -> Names:
-    """The steps of an epoch of each side's training set; steps are counted at an epoch's end."""
-    first = {name: side.rows[0] for name, side in sides.items()}
-    return {
-        f"{name}_epoch": row["steps_to_fit"] / row["epochs_to_fit"] for name, row in first.items()
-    }
-
-
-def one_epoch_is_longer(claim: Claim, lines: Lines) -> bool:
-    """An epoch of the most data has more steps than less data take: what is faster is not told."""
-    return bool(lines[0].names["most_epoch"] > lines[0].sides["more"].high)
-
-
 def gaps(sides: Sides) -> Names:
     """Of each setting, the loss of held-out text less that of training text, by seed."""
     names: Names = {}
