@@ -110,7 +110,7 @@ PANELS: Final = (
         "are fitted, by the size of the training set. γ 0.5 with a weight decay of 0.01 (top): "
         "convergence gets slower with more data, then faster, and accuracy rises. γ 0.7 with 0.1 "
         "(bottom): faster, and more accurate, at each size.",
-        ("proofs",),
+        ("proofs", "proofs-high-lr"),
         (
             (
                 "task_phases_prontoqa_1_accuracy",

@@ -120,9 +120,9 @@ def test_a_sentence_to_rely_on_is_bound_to_its_verdict(monkeypatch: Any) -> None
     ("title", "file", "change"),
     [
         ("Masks after the softmax leak", "leaks_agreement", {"mode": "zero", "largest": 0.0}),
-        ("Post-LN decoders answer", "unseen_sum", {"seen": False, "ood": 1.0}),
+        ("At γ 0.8, post-LN", "unseen_sum", {"seen": False, "ood": 1.0}),
         (
-            "With CARMA, the last tokens",
+            "In a toy, the last tokens",
             "carma_controls_mini_idm",
             {"pooling": "last", "gain": 0.0},
         ),
