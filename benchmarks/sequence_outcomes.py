@@ -131,6 +131,19 @@ def kept_config(config: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
+def runs_of(found: Mapping[str, Any]) -> pd.DataFrame:
+    """The runs of a file of ``task_phases``; ``steps_to_fit`` by tens of steps where the file has
+    these of all runs."""
+    runs = pd.DataFrame(found["runs"])
+    fits = pd.DataFrame(found.get("fits", []))
+    if len(fits) != len(runs):
+        return runs
+    steps = fits[[*AXES["task_phases"], "seed", "by_step"]]
+    return runs.drop(columns="steps_to_fit").merge(
+        steps.rename(columns={"by_step": "steps_to_fit"})
+    )
+
+
 def draw(name: str) -> None:
     """The pictures of a file of results, into the pages' folder: of all settings that it has."""
     found = json.loads((RESULTS_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
@@ -155,11 +168,9 @@ def draw(name: str) -> None:
         of_tasks = task_figures
         if len(config["sizes"]) > 1:
             figures["accuracy"] = of_tasks.accuracy_figure(summary, config)
-            fits = with_settings(pd.DataFrame(found["runs"])).rename(
+            fits = with_settings(runs_of(found)).rename(
                 columns={"steps": "all_steps", "steps_to_fit": "steps"}
             )
-            if len(by_step := found.get("fits", [])) == len(fits):
-                fits = with_settings(pd.DataFrame(by_step)).rename(columns={"by_step": "steps"})
             if of_tasks.fitted(fits).any():
                 figures["steps"] = of_tasks.steps_figure(fits, config, FITTED)
         if len(set(summary["setting"])) == len(config["init_rates"]) * len(config["weight_decays"]):

@@ -103,12 +103,12 @@ def drawn(finding: Claim) -> str:
 def draw(finding: Claim) -> None:
     """Each value of each side of each line, and the side's mean; where there are several lines,
     sides of a name have a colour."""
-    rows = [(line, name) for line in finding.lines() for name in line.sides]
+    lines = finding.lines()
+    rows = [(line, name) for line in lines for name in line.sides]
     figure, axes = plt.subplots(figsize=(7, 0.8 + HEIGHT * len(rows)), layout="constrained")
-    several = len({id(line) for line, _ in rows}) > 1
     for place, (line, name) in enumerate(rows):
         side = line.sides[name]
-        colour = COLOURS[list(line.sides).index(name) if several else 0]
+        colour = COLOURS[list(line.sides).index(name) if len(lines) > 1 else 0]
         axes.plot(side.values, [place] * len(side.values), "o", color=colour, alpha=0.5, mew=0)
         axes.plot([side.mean], [place], "|", color=colour, markersize=18, mew=2)
     axes.set_yticks(range(len(rows)), [_name(line, name) for line, name in rows])

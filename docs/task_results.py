@@ -7,6 +7,7 @@ from typing import Final
 
 import pandas as pd
 
+from benchmarks.sequence_outcomes import runs_of
 from docs import measured
 from docs.measured import (
     ABSENT,
@@ -90,11 +91,8 @@ def inside(name: str) -> Table:
     place = ["init_rate", "weight_decay", "size"]
     ends = frame(name, "curve_ends").query("split == 'train'")
     fitted = ends.groupby(place, dropna=False)["accuracy"].mean().rename("fitted").reset_index()
-    runs = frame(name, "runs")
-    if len(fits := pd.DataFrame(measured.read(name).get("fits", []))) == len(runs):
-        steps = fits[[*place, "seed", "by_step"]].rename(columns={"by_step": "steps_to_fit"})
-        runs = runs.drop(columns="steps_to_fit").merge(steps)
-    rows = with_settings(over(runs, place).merge(fitted, on=place))
+    runs = over(runs_of(measured.read(name)), place)
+    rows = with_settings(runs.merge(fitted, on=place))
     columns: Columns = {
         "setting": "{setting}",
         "training sequences": "{size:,}",

@@ -144,8 +144,10 @@ def test_a_finding_is_bound_to_its_file(
     assert all(finding.stated[key] for key in ("words", "limits", "axis"))
     section = finding_page.section(finding)
     assert f"## {title}" in section
-    for test in (test for line in finding.decided_lines() for test in line.tests):
-        assert str(test).replace("-", "−") in section
+    for line in finding.decided_lines():
+        for names, test in zip(line.compared(), line.tests, strict=True):
+            called = re.escape(finding.stated["names_of_sides"][names.split(" → ")[1]])
+            assert re.search(rf"{called}[^:;]*: {re.escape(str(test).replace('-', '−'))}", section)
     read, (where, value) = measured.read, change.items()
 
     def without_effect(name: str) -> dict[str, Any]:
@@ -1070,11 +1072,16 @@ def right_in_the_square(*rates: float) -> Change:
 
 
 ADDITION = "task_phases_addition_99"
+PROOFS = "task_phases_prontoqa_1"
 IN_TASKS: list[tuple[str, str, Change, str]] = [
     ("… without holes", ADDITION, right_in_the_square(0.7), REPRODUCED),
     ("… without holes", ADDITION, right_in_the_square(0.5), NOT),
     ("… without holes", ADDITION, right_in_the_square(0.5, 0.7), NOT),
-    ("… and converges", "task_phases_prontoqa_1", each("fits", by_step=9), UNDECIDED),
+    ("… and converges", PROOFS, where("fits", "init_rate", 0.7, by_step=10), REPRODUCED),
+    ("… and converges", PROOFS, where("fits", "init_rate", 0.7, by_step=900), NOT),
+    ("… while large ones converge", PROOFS, where("fits", "size", 6000, by_step=900), REPRODUCED),
+    ("… while large ones converge", PROOFS, where("fits", "size", 6000, by_step=10), NOT),
+    ("… and large ones generalise", PROOFS, where("accuracy", "size", 20000, n_right=200), NOT),
     (
         "Phase 2 parts in two",
         "phase_diagram_fine",
