@@ -199,9 +199,10 @@ class Statements:
         """So many problems, no two alike; :meth:`count` says whether there are as many."""
         rows = self.draw(n, hops, depth, true, random)
         while True:
-            firsts = np.unique(rows, axis=0, return_index=True)[1]
+            # as they were drawn: np.unique sorts, and the first ones are those of training
+            firsts = np.sort(np.unique(rows, axis=0, return_index=True)[1])
             if len(firsts) >= n:
-                return rows[np.sort(firsts)[:n]]
+                return rows[firsts[:n]]
             rows = np.concatenate([rows[firsts], self.draw(n, hops, depth, true, random)])
 
     def draw(

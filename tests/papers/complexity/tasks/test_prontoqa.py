@@ -288,6 +288,17 @@ def test_all_problems_are_made_and_no_more(monkeypatch: pytest.MonkeyPatch) -> N
         ic.complexity.prontoqa(n_train=5_001, **few)
 
 
+def test_splits_are_drawn_alike_where_some_are_drawn_twice() -> None:
+    """Of 11,000 problems with each answer some are alike, so that more are drawn. The first two words
+    of the source, of 16 kinds, are as frequent in both splits as in all draws: 1 / 16."""
+    splits = ic.load_sequences("prontoqa-1").splits
+    for pairs in splits.values():
+        counts = Counter(tuple(pair.source.split()[:2]) for pair in pairs)
+        error = (len(pairs) / 16 * 15 / 16) ** 0.5
+        assert len(counts) == 16
+        assert max(abs(n - len(pairs) / 16) for n in counts.values()) < 4 * error
+
+
 def test_the_seed_decides_and_hashes_do_not() -> None:
     code = (
         "import interp_compose as ic; "
