@@ -2,7 +2,8 @@
 
 Zhang, Baldridge and He 2019, "PAWS: Paraphrase Adversaries from Word Scrambling" (NAACL). The
 official split is kept. A few pairs are in a file more than once, and some of the test are in
-the training split too: the first are kept once, both are counted in the report.
+the training split too, in one order or the other: the first are kept once, both are counted in
+the report.
 """
 
 from __future__ import annotations
@@ -41,8 +42,10 @@ def paws_qqp(data_dir: str | Path | None) -> PairTask:
         report[f"{split}_repeated"] = rows - len(kept[split])
         report[f"{split}_all"] = len(kept[split])
         report[f"{split}_paraphrases"] = sum(pair.label == 1 for pair in kept[split])
-    trained = {(pair.text1, pair.text2) for pair in kept["train"]}
-    report["test_also_in_train"] = sum((one.text1, one.text2) in trained for one in kept["test"])
+    trained = {frozenset((pair.text1, pair.text2)) for pair in kept["train"]}  # in either order
+    report["test_also_in_train"] = sum(
+        frozenset((pair.text1, pair.text2)) in trained for pair in kept["test"]
+    )
     # everybody makes the files anew: there are none to compare them with
     digests = " and ".join(map(rows_sha256, kept.values()))
     report["source"] = f"PAWS-QQP in {data_dir} (SHA-256 of its pairs: {digests})"

@@ -47,6 +47,12 @@ def test_splits_and_counts(tmp_path: Path) -> None:
     }
 
 
+def test_pairs_of_training_are_counted_in_either_order(tmp_path: Path) -> None:
+    swapped = '1\tIs b "a" ?\tIs "a" b ?\t0\n'
+    task = paws_qqp(folder(tmp_path, TRAIN + swapped + "2\tIs b ?\tIs b ?\t1\n"))
+    assert (task.report["test_all"], task.report["test_also_in_train"]) == (3, 2)
+
+
 GARBLED = [
     ("2\tc\td\t2", "has '2' as its label; give 0, or 1"),
     ("2\tc\td\t", "has no score and no label"),
@@ -87,7 +93,7 @@ def test_official_counts(data_dir: Path) -> None:
         "test_repeated": 6,
         "test_all": 671,
         "test_paraphrases": 190,
-        "test_also_in_train": 41,
+        "test_also_in_train": 92,
     }
     lines = (data_dir / "paws_qqp" / "dev_and_test.tsv").read_text(encoding="utf-8").split("\n")
     texts = dict.fromkeys(tuple(line.split("\t")[1:3]) for line in lines[1:] if line)

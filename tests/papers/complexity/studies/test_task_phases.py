@@ -20,6 +20,7 @@ from interp_compose.papers.complexity.studies.task_phases.measure import (
     _start_of as start_of,
     by_epoch,
     by_window,
+    prepared,
 )
 from interp_compose.papers.shared.grid.sequence_data import SequenceData
 from interp_compose.papers.shared.models.decoder import SmallDecoder
@@ -210,6 +211,14 @@ def test_a_subset_holds_what_is_shown_once_and_is_another_run(tmp_path: Path) ->
     assert every == [train[i] for i in order]
     assert {id(train[7]), id(train[8])} < {*map(id, some)}
     assert len(some) == 3
+    run = TaskRun(**{**configs[3], "n_curve": 2})
+    curve = prepared(run, tmp_path / "out").objective.curve["train"]
+    looked_at, of_all, rarest = (
+        {tuple(one.source.tolist()) for one in pairs}
+        for pairs in (curve, some, (train[7], train[8]))
+    )
+    assert looked_at < of_all
+    assert looked_at != rarest  # a sample of all that is trained on
     small = {train.pairs[i].source for i in range(9) if any(train[i] is one for one in some)}
     words = {word for source in small for word in source.split()}
     ceilings = found.frames["ceilings"].query("split == 'gen'")

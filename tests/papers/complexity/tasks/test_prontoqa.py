@@ -289,8 +289,8 @@ def test_all_problems_are_made_and_no_more(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_splits_are_drawn_alike_where_some_are_drawn_twice() -> None:
-    """Of 11,000 problems with each answer some are alike, so that more are drawn. The first two words
-    of the source, of 16 kinds, are as frequent in both splits as in all draws: 1 / 16."""
+    """Of 11,000 problems with each answer some are alike, so that more are drawn. The first two
+    words of the source, of 16 kinds, are as frequent in both splits as in all draws: 1 / 16."""
     splits = ic.load_sequences("prontoqa-1").splits
     for pairs in splits.values():
         counts = Counter(tuple(pair.source.split()[:2]) for pair in pairs)

@@ -287,7 +287,10 @@ def prepared(run: TaskRun, out: Path) -> PreparedRun:
         model = SmallDecoder(run.model_config(data))
         init_weights(model, run.init_rate, seed=run.seed)
     pairs = run.training(data)
-    curve = {**data.sample(run.n_curve), "train": pairs[: run.n_curve]}
+    shown: Sequence[EncodedPair] = pairs
+    if run.kept_lines:  # these come first; all others are in random order
+        shown = [pairs[i] for i in np.random.default_rng(0).permutation(len(pairs))]
+    curve = {**data.sample(run.n_curve), "train": shown[: run.n_curve]}
     objective = TargetSequence(pairs, BOS, curve=curve, batches=ContinuedBatch)
     schedule = run.train_config(objective.lengths)
 
