@@ -110,17 +110,8 @@ PANELS: Final = (
         "are fitted, by the size of the training set. γ 0.5 with a weight decay of 0.01 (top): "
         "convergence gets slower with more data, then faster, and accuracy rises. γ 0.7 with 0.1 "
         "(bottom): faster, and more accurate, at each size.",
-        ("proofs", "proofs-high-lr"),
-        (
-            (
-                "task_phases_prontoqa_1_accuracy",
-                "Exact match on PrOntoQA by the number of training statements",
-            ),
-            (
-                "task_phases_prontoqa_1_steps",
-                "Steps to a training loss of 0.1 by the number of training statements",
-            ),
-        ),
+        ("proofs",),
+        (),
         "task-phases.md#prontoqa-fig-7e",
     ),
 )

@@ -375,7 +375,6 @@ TABLES: dict[str, Callable[[], Table]] = {
     "cogs_decoders_kinds": partial(task_results.by_kind, "task_phases_cogs", "gen"),
     "cogs_decoders_inside": partial(task_results.inside, "task_phases_cogs"),
     "proofs": partial(task_results.by_size, "task_phases_prontoqa_1"),
-    "proofs_high_lr": partial(task_results.by_size, "task_phases_prontoqa_1_high_lr"),
     "proofs_inside": partial(task_results.inside, "task_phases_prontoqa_1"),
     "addition": partial(task_results.by_setting, "task_phases_addition_99", "inside"),
     "addition_inside": partial(task_results.inside, "task_phases_addition_99"),

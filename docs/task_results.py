@@ -7,7 +7,7 @@ from typing import Final
 
 import pandas as pd
 
-from benchmarks.sequence_outcomes import runs_of
+from benchmarks.sequence_outcomes import fit_loss, runs_of
 from docs import measured
 from docs.measured import (
     ABSENT,
@@ -32,7 +32,7 @@ PLACE: Final = ("setting", "size", "split", "kind")
 OF_SETTING: Final = {
     "{setting}: right, % (seeds)": RIGHT,
     "difference, 95 %": DIFFERENCE,
-    "p (Holm)": "{p_holm:.2f}",
+    "p (Holm)": "{p_holm:p}",
 }
 """Columns of each setting; the first has no difference to the first."""
 
@@ -59,7 +59,7 @@ def by_setting(name: str, split: str) -> Table:
     by = {"setting": "{setting}"}
     seeds = {"seeds": "{n_seeds}"} if rows["n_seeds"].nunique() > 1 else {}
     shares = pivot(rows, by | seeds, ["split"], {"{split}: right, % (seeds)": RIGHT})
-    apart = {**by, f"{split}: difference, 95 %": DIFFERENCE, "p (Holm)": "{p_holm:.2f}"}
+    apart = {**by, f"{split}: difference, 95 %": DIFFERENCE, "p (Holm)": "{p_holm:p}"}
     return beside(shares, table(rows.query("split == @split"), apart))
 
 
@@ -91,13 +91,14 @@ def inside(name: str) -> Table:
     place = ["init_rate", "weight_decay", "size"]
     ends = frame(name, "curve_ends").query("split == 'train'")
     fitted = ends.groupby(place, dropna=False)["accuracy"].mean().rename("fitted").reset_index()
-    runs = over(runs_of(measured.read(name)), place)
+    found = measured.read(name)
+    runs = over(runs_of(found), place)
     rows = with_settings(runs.merge(fitted, on=place))
     columns: Columns = {
         "setting": "{setting}",
         "training sequences": "{size:,}",
         "of training, %": "{fitted:.1points}",
-        "steps to a loss of 0.1": "{steps_to_fit:,.0f}",
+        f"steps to a loss of {fit_loss(found['config']):g}": "{steps_to_fit:,.0f}",
         "stable rank of W_Q": "{stable_rank:.1f}",
         r"mean \|cos\|": "{mean_abs_cosine:.2f}",
     }

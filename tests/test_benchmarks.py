@@ -42,7 +42,7 @@ from benchmarks import (
 )
 from benchmarks.carma_outcomes import gain_by_layer
 from benchmarks.common import plain_rows, spread_of
-from benchmarks.sequence_outcomes import over_seeds, with_known
+from benchmarks.sequence_outcomes import over_seeds, runs_of, with_known
 from benchmarks.toy_codes import SETTINGS, drawn_sememes, measured as toy_codes, named
 from benchmarks.transplant_outcomes import over_models
 from benchmarks.unseen_pairs import seen_sums, shares
@@ -348,6 +348,14 @@ def test_a_comparison_can_be_measured_a_few_models_at_a_time() -> None:
     assert of_gap["depths"]["depth"].tolist() == [0.5]
 
 
+def test_steps_to_fit_are_by_tens_where_all_runs_have_them() -> None:
+    place = {"init_rate": 0.5, "weight_decay": 0.01, "size": 7}
+    runs = [{**place, "seed": seed, "steps_to_fit": 100.0} for seed in (0, 1)]
+    fits = [{**place, "seed": seed, "by_step": 10.0 * seed} for seed in (1, 0)]
+    for rows, steps in ((fits, [0.0, 10.0]), (fits[1:], [100.0] * 2), ([], [100.0] * 2)):
+        assert runs_of({"runs": runs, "fits": rows})["steps_to_fit"].tolist() == steps
+
+
 def test_more_sizes_of_a_task_join_what_was_kept_of_it() -> None:
     """What the study says of its runs today agrees with the file but for what varies, so that a
     later call adds to it."""
@@ -507,14 +515,14 @@ def test_steps_are_drawn_from_what_was_kept(
     """Steps where all seeds of a setting fit their training data; no perplexity of one size."""
     drawn = {}
     monkeypatch.setattr(ChartFigure, "save", lambda own, path: drawn.update({path.name: own}))
-    name = "task_phases_prontoqa_1"
+    name = "task_phases_scan_turn_left"
     sequence_outcomes.draw(name)
     (panel,) = drawn[f"{name}_steps.png"].chart.panels
     steps = {line.label: [*line.y, *line.low, *line.high] for line in panel.lines}
     for setting, rate in (("γ 0.5, wd 0.01", 0.5), ("γ 0.7, wd 0.1", 0.7)):
-        runs = [run for run in read(name)["fits"] if run["init_rate"] == rate]
+        runs = [run for run in read(name)["runs"] if run["init_rate"] == rate]
         own = [
-            [run["by_step"] for run in runs if run["size"] == size]
+            [run["steps_to_fit"] for run in runs if run["size"] == size]
             for size in sorted({run["size"] for run in runs})
         ]
         means = [sum(one) / len(one) for one in own]

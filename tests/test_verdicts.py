@@ -702,10 +702,10 @@ def test_an_undecided_row_says_what_it_would_have_found() -> None:
     needed = next(n for n in range(2, 200) if power(effect * n**0.5, n - 1) >= 0.8)
     text, verdict = claim.find()
     assert verdict == UNDECIDED
-    told = re.search(r"differences of ([.\d]+) would be found .* take (\d+) seeds$", text)
+    told = re.search(r"differences of ([.\d]+) points would be found .* take (\d+) seeds$", text)
     assert told is not None
     assert int(told[2]) == needed
-    least = float(told[1])
+    least = float(told[1]) / 100
     error = stdev(changes) / len(changes) ** 0.5
     assert power(least / error, len(changes) - 1) == pytest.approx(0.8, abs=0.03)
 
@@ -1078,10 +1078,7 @@ IN_TASKS: list[tuple[str, str, Change, str]] = [
     ("… without holes", ADDITION, right_in_the_square(0.5), NOT),
     ("… without holes", ADDITION, right_in_the_square(0.5, 0.7), NOT),
     ("… and converges", PROOFS, where("fits", "init_rate", 0.7, by_step=10), REPRODUCED),
-    ("… and converges", PROOFS, where("fits", "init_rate", 0.7, by_step=900), NOT),
-    ("… while large ones converge", PROOFS, where("fits", "size", 6000, by_step=900), REPRODUCED),
-    ("… while large ones converge", PROOFS, where("fits", "size", 6000, by_step=10), NOT),
-    ("… and large ones generalise", PROOFS, where("accuracy", "size", 20000, n_right=200), NOT),
+    ("… and converges", PROOFS, where("fits", "init_rate", 0.7, by_step=1390), UNDECIDED),
     (
         "Phase 2 parts in two",
         "phase_diagram_fine",

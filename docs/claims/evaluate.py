@@ -280,10 +280,14 @@ class Claim:
         sides = [side for line in lines for side in line.sides.values()]
         by_seed = [value for side in sides for value in side.by_seed.values()]
         shares = bool(by_seed) and all(0 <= value <= 1 for value in by_seed)
+        percent = shares and all(":percent" in line.stated.get("text", "") for line in lines)
+        scale, unit = (100, " points") if percent else (1, "")
         every_found = [seen(test) for test in tests]
         found = [one for one in every_found if one <= 1 or not shares]  # shares are at most 1 apart
-        told = dict.fromkeys(_short(end) for end in (min(found), max(found))) if found else ()
-        ends = f"differences of {' to '.join(told)}" if found else "no difference"
+        told = (
+            dict.fromkeys(_short(scale * end) for end in (min(found), max(found))) if found else ()
+        )
+        ends = f"differences of {' to '.join(told)}{unit}" if found else "no difference"
         if found and (never := len(every_found) - len(found)):
             ends += f" (of {never} of {len(tests)} none)"
         needed = [seeds_needed(test) for test in tests]

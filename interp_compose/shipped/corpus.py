@@ -2,9 +2,8 @@
 
 The text holds, one to a line: what definitions of the training split define, in phrasings of its
 own; words that mean the same, reserve words among them; definitions mentioned in passing, with
-reserve words and without what they define; and reviews with their sentiment. No example of a
-validation or test split is in it with its answer; pairs of words that ``mini-sst`` holds out, and
-texts that ``mini-idm`` does, stand in sentences of the other task.
+reserve words and without what they define; and reviews with their sentiment. No held-out example
+is in it with its answer; words of some are in sentences of the other task.
 """
 
 from __future__ import annotations
